@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import ks_2samp, mannwhitneyu
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -27,7 +28,7 @@ from gencard.measures.utility.propensity import (
     tree_propensity,
     tree_scores,
 )
-from gencard.measures.utility.table_utility import table_utility
+from gencard.measures.utility.table_utility import score_ranks, table_utility
 from tests.core.oracles import read
 from tests.core.strategies import datasets
 from tests.shared_data import oracle_file
@@ -36,6 +37,17 @@ NUMBERS = ("age", "income")
 SYNTHESES = tuple(f"syn{number}" for number in range(1, 6))
 DOMAIN = Domain.of({"a": 2, "b": 3, "c": 2})
 LEAVES = {5: TreeSettings(), 20: TreeSettings(leaf=20)}
+
+
+def named(found):
+    """Every measure under its name in synthpop; PO50 is in per cent."""
+    return {
+        "pMSE": found.pmse,
+        "S_pMSE": found.standardised,
+        "SPECKS": found.specks,
+        "PO50": 100 * found.over_half_right,
+        "U": found.mann_whitney,
+    }
 
 
 def tree_pmse(original, synthetic, values):
@@ -83,13 +95,15 @@ class TestSynthpopSaysTheSame:
             )
             assert found.parameters == case["df"] + 1
             assert found.pmse == pytest.approx(case["pMSE"][0], rel=1e-9)
-            assert found.standardised == pytest.approx(case["S_pMSE"][0], rel=1e-9, abs=1e-9)
+            for name, value in named(found).items():
+                assert value == pytest.approx(case[name][0], rel=1e-9, abs=1e-9), name
 
     def test_of_a_regression_beside_permutations(self, oracle):
         """Ours is beside what is expected; the mean of 50 permutations is within 5 % of it, mostly."""
         (case,) = (case for case in oracle["utility_gen"] if "resamp.method" in case["options"])
         found = regression_propensity(*survey("syn1"), order=1)
-        assert found.pmse == pytest.approx(case["pMSE"][0], rel=1e-9, abs=1e-9)
+        for name in ("pMSE", "SPECKS", "PO50", "U"):
+            assert named(found)[name] == pytest.approx(case[name][0], rel=1e-9, abs=1e-9), name
         assert found.standardised == pytest.approx(case["S_pMSE"][0], rel=0.2)
 
     @pytest.mark.parametrize("synthesis", range(5))
@@ -99,7 +113,9 @@ class TestSynthpopSaysTheSame:
         found = regression_propensity(original, synthetic, values, order=1)
         grown = tree_propensity(original, synthetic, values, rng=rng(), permutations=1)
         for measures, case in zip((found, grown), oracle["utility_gen_m5"], strict=False):
-            assert measures.pmse == pytest.approx(case["pMSE"][synthesis], rel=1e-9, abs=1e-9)
+            for name in ("pMSE", "SPECKS", "PO50", "U"):
+                value = case[name][synthesis]
+                assert named(measures)[name] == pytest.approx(value, rel=1e-9, abs=1e-9), name
         expected = oracle["utility_gen_m5"][0]["S_pMSE"][synthesis]
         assert found.standardised == pytest.approx(expected, rel=1e-9)
 
@@ -174,6 +190,18 @@ class TestLaws:
             ]
             assert found[0] == pytest.approx(found[1], rel=1e-4)
 
+    @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6))
+    def test_ranks_record_by_record(self, cells):
+        """Any scores, ties among them; at a half the guess is "original"."""
+        ours, theirs = 1 + np.array(cells).T
+        scores = np.resize([0.5, 0.2, 0.8, 0.5, 0.1 + 0.2, 0.3], len(ours))
+        each = [np.repeat(np.round(scores, 12), counts) for counts in (ours, theirs)]
+        specks, right, pairs = score_ranks(scores, ours, theirs)
+        assert specks == pytest.approx(ks_2samp(*each, method="asymp").statistic)
+        assert pairs == mannwhitneyu(each[1], each[0]).statistic
+        hits = np.sum(each[0] <= 0.5) + np.sum(each[1] > 0.5)
+        assert right == pytest.approx(hits / (ours.sum() + theirs.sum()) - 0.5)
+
     def test_steps_that_make_a_fit_worse_are_halved(self):
         """These records can be told apart entirely; plain least squares end far from that, as in R."""
         domain = Domain.of({"n": 12, "a": 3, "b": 4})
@@ -183,6 +211,7 @@ class TestLaws:
         synthetic = Dataset(domain, random.integers((0, 1, 0), (9, 2, 2), (4, 3)))
         found = regression_propensity(original, synthetic, values, order=1)
         assert found.pmse == pytest.approx(40 * 4 / 44**2, abs=1e-8)
+        assert (found.specks, found.mann_whitney) == (1, 160)
 
     def test_a_missing_number_is_one_more_attribute(self):
         """0 or missing: the one is told from the other only by the indicator."""

@@ -16,7 +16,7 @@ References:
     synthetic data", Journal of the Royal Statistical Society A 181, 2018.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from math import inf, log, prod, sqrt
 
@@ -28,6 +28,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError, TooLargeError
 from gencard.core.types import FloatArray
 from gencard.measures.utility.prediction import PooledCells, PredictorColumn, Values, cells_of, products
+from gencard.measures.utility.table_utility import score_ranks
 
 # A classification tree that tells synthetic records from original ones.
 #
@@ -307,6 +308,10 @@ class Propensity:
         pmse: 0 to 1/4; 0 where it cannot tell them apart at all.
         expected: What it is expected to be for synthetic records drawn from the original ones.
         records: Original and synthetic records together.
+        specks: Largest distance of the scores' distribution functions; 0 to 1. See ``score_ranks``
+            for this and the next two.
+        over_half_right: PO50, in shares of the records; -1/2 to 1/2.
+        mann_whitney: U, in pairs of a synthetic and an original record.
         parameters: Of the regression, without those that others determine; None for a tree.
         expected_error: Standard error of ``expected``, from a tree's permutations; 0 where it is exact,
             infinite where none of them says how large it is.
@@ -316,6 +321,9 @@ class Propensity:
     expected: float
     records: int
     synthetic_share: float
+    specks: float
+    over_half_right: float
+    mann_whitney: float
     parameters: int | None = None
     expected_error: float = 0.0
 
@@ -354,9 +362,9 @@ def regression_propensity(
     cells = cells_of(original, synthetic, values)
     basis = regression_basis(cells, order, most_parameters)
     scores = scipy.special.expit(binomial_fit(basis, cells.totals, cells.synthetic_counts()))
-    share, records, parameters = cells.share, len(cells.places), basis.shape[1]
-    expected = (parameters - 1) * share * (1 - share) ** 2 / records
-    return Propensity(cells.pmse(scores), expected, records, share, parameters)
+    parameters = basis.shape[1]
+    expected = (parameters - 1) * cells.share * (1 - cells.share) ** 2 / len(cells.places)
+    return _propensity(cells, scores, expected, parameters)
 
 
 def tree_propensity(
@@ -382,9 +390,17 @@ def tree_propensity(
     if settings.leaf < 1 or not 0 <= settings.price < 1:
         raise InvalidNumberError(field="tree", expected="a leaf of at least 1, a price from 0 to 1")
     cells = cells_of(original, synthetic, values)
-    pmse = cells.pmse(tree_scores(cells, cells.synthetic_counts(), settings))
+    scores = tree_scores(cells, cells.synthetic_counts(), settings)
     expected, error = _expected(cells, settings, permutations, rng)
-    return Propensity(pmse, expected, len(cells.places), cells.share, expected_error=error)
+    return replace(_propensity(cells, scores, expected), expected_error=error)
+
+
+def _propensity(
+    cells: PooledCells, scores: FloatArray, expected: float, parameters: int | None = None
+) -> Propensity:
+    synthetic = cells.synthetic_counts()
+    ranks = score_ranks(scores, cells.totals - synthetic, synthetic)
+    return Propensity(cells.pmse(scores), expected, len(cells.places), cells.share, *ranks, parameters)
 
 
 def _expected(

@@ -74,7 +74,8 @@ from gencard.core.types import Counts, FloatArray
 # records in it, :math:`s / (s + o)`, and a is their share c of all; with the shares p of the original
 # and q of the synthetic records, t is above c where q is above p. SPECKS, the Kolmogorov-Smirnov
 # distance of the scores, is total variation then: scores put the cells in the order of q / p, and the
-# distribution functions are furthest apart where that passes 1.
+# distribution functions are furthest apart where that passes 1. The scores of other models are guesses
+# at a = 1/2, as in R's synthpop.
 
 
 def likelihood_ratio(original: FloatArray, synthetic: FloatArray) -> tuple[float | None, int]:
@@ -127,10 +128,39 @@ def mann_whitney(original: FloatArray, synthetic: FloatArray) -> float:
 
     A tie counts half. Half of all pairs where the tables agree, and never less.
     """
-    scores = synthetic / (original + synthetic)
+    return _pairs_won(*_by_score(synthetic / (original + synthetic), original, synthetic))
+
+
+_SCORE_DIGITS = 10
+"""Scores that agree so far are equal: a fit is no more exact."""
+
+
+def score_ranks(
+    scores: FloatArray, original: FloatArray, synthetic: FloatArray
+) -> tuple[float, float, float]:
+    """SPECKS, PO50 in shares of the records, and U, of the scores of some model.
+
+    Args:
+        scores: Of each cell, shape ``(k,)``.
+        original: Records in each; ``synthetic`` likewise. Neither is 0 in all.
+    """
+    scores = np.round(scores, _SCORE_DIGITS)
+    right = np.where(scores > 0.5, synthetic, original).sum() / (original.sum() + synthetic.sum())
+    ours, theirs = _by_score(scores, original, synthetic)
+    apart = np.cumsum(ours) / ours.sum() - np.cumsum(theirs) / theirs.sum()
+    return float(np.abs(apart).max()), float(right) - 0.5, _pairs_won(ours, theirs)
+
+
+def _by_score(
+    scores: FloatArray, original: FloatArray, synthetic: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Records of each score, the lowest score first."""
     places = np.unique(scores, return_inverse=True)[1].reshape(-1)
-    # Records of each score, the lowest score first.
-    ours, theirs = (np.bincount(places, counts) for counts in (original, synthetic))
+    ours, theirs = (np.bincount(places, counts).astype(float) for counts in (original, synthetic))
+    return ours, theirs
+
+
+def _pairs_won(ours: FloatArray, theirs: FloatArray) -> float:
     return float(np.sum(theirs * (np.cumsum(ours) - ours / 2)))
 
 
