@@ -180,8 +180,7 @@ class SmallCells:
 FEW = 10
 """Records below which statistical offices usually hold a cell back."""
 
-_NAMED_CELLS = 3
-"""Cells of a table that are named."""
+_NAMED_CELLS = 3  # cells of a table that are named
 
 
 def _small_cells(

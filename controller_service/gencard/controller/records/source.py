@@ -51,8 +51,7 @@ Batch = list[NDArray[Any]]
 MOST_IN_MEMORY = 20_000_000
 """Records of a dataset with a person key: codes and hashes of all are held at once."""
 
-_RANGES = 16
-"""Number of ranges of persons' hashes; one range is sorted and counted at a time."""
+_RANGES = 16  # number of ranges of persons' hashes; one range is sorted and counted at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -461,9 +461,7 @@ def _local(instant: Any, zone: str, *, times: bool) -> Any:
 _WIDE = "decimal(38, 0)"
 """Products of units have 61 bits, and hashes 60, so that sums of 2^64 records fit."""
 
-_POSTGRES = "postgres"
-"""Name of a backend of Ibis."""
-
+_POSTGRES = "postgres"  # name of a backend of Ibis
 _ALL = 2**62  # records
 _HEX_DIGITS = "0123456789abcdef"
 _HASHED = 15  # hexadecimal digits, which 64 bits with a sign hold

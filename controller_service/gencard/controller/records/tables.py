@@ -57,12 +57,8 @@ from gencard.core.statistics.linear import UnitSums, unit_bounds
 from gencard.core.statistics.marginals import MOST_CELLS, cover, project
 from gencard.core.types import FloatArray, VersionKind
 
-_TABLE_CELLS = 10**6
-"""Largest number of cells of a table that is counted for many cliques: 8 MB."""
-
-_MOST_KEPT = 24
-"""Tables of a fingerprint, which are kept."""
-
+_TABLE_CELLS = 10**6  # largest number of cells of a table that is counted for many cliques: 8 MB
+_MOST_KEPT = 24  # tables of a fingerprint, which are kept
 _Counts = NDArray[np.int64]
 
 

@@ -72,9 +72,7 @@ MOST_HELD = 256 << 20
 MOST_COPIED = 256 << 20
 """Most bytes of columns to copy at once: half of the engine's memory; queries have the rest."""
 
-_FEW_BYTES = 8 << 20
-"""Size of CSV files below which one thread is enough."""
-
+_FEW_BYTES = 8 << 20  # size of CSV files below which one thread is enough
 _ENGINE = CLOSED_ENGINE | {"memory_limit": "512MiB"}
 
 

@@ -50,8 +50,7 @@ def ignore_hundredths(_hundredths: int) -> None:
     """Drop the progress of a program: it may depend on records."""
 
 
-_MOMENT = 0.5
-"""Seconds of runs after which the environment is checked."""
+_MOMENT = 0.5  # seconds of runs after which the environment is checked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,8 +128,7 @@ class SandboxedProgram:
         return BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
 
 
-_SHOWN = 60
-"""Characters of an answer that are quoted."""
+_SHOWN = 60  # characters of an answer that are quoted
 
 
 def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:

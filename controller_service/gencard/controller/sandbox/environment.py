@@ -43,9 +43,7 @@ from gencard.core.json_codecs import written
 BYTECODE = "__pycache__"
 """Python's compiled copies beside sources: in no RECORD with a hash, and never run in a sandbox."""
 
-_TICK = 0.1
-"""Seconds after which a further change is certain to get a later time than the last change."""
-
+_TICK = 0.1  # seconds after which a further change is certain to get a later time than the last change
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9._-]+")
 _OPTIONAL = re.compile(r"extra\s*==")
 
@@ -58,8 +56,7 @@ class _File(NamedTuple):
     changed: int
 
 
-_Values = tuple[str, int, int, int, int]
-"""Field values of a ``_File``."""
+_Values = tuple[str, int, int, int, int]  # field values of a ``_File``
 
 _hashes: dict[tuple[_File, str], str] = {}
 """Hashes of files that were read, by the files' identity at that time, and algorithm."""
@@ -122,8 +119,7 @@ def checked(names: Iterable[str]) -> Checked:
     return _checked[key]
 
 
-_TRIES = 5
-"""Number of comparisons of files that change meanwhile, for example during an installation."""
+_TRIES = 5  # number of comparisons of files that change meanwhile, for example during an installation
 
 
 def _compared(distributions: tuple[Installed, ...]) -> Checked:
@@ -498,8 +494,7 @@ ANALYSES = {
 }
 """Distributions that programs of analysts may declare, with the modules that they usually import."""
 
-_PATIENCE = 300.0
-"""Seconds for all of them."""
+_PATIENCE = 300.0  # seconds for all of them
 
 _READABLE = 0o022
 """Mode bits that a compiled copy must not have: write for others. In a sandbox another user reads it."""

@@ -228,9 +228,7 @@ THREADS_ALONE = Argument("clone", (56, 220), 0, _NAMESPACES | _PIDFD | _THREAD, 
 """Replacement of the entry of ``clone`` above in a sandbox of one process."""
 
 
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-"""Offsets in ``struct seccomp_data`` (linux/seccomp.h)."""
-
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in ``struct seccomp_data`` (linux/seccomp.h)
 _LOAD, _AND, _EQUAL, _GREATER, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x06
 # ENOSYS and not EPERM: only then does glibc fall back from clone3, whose flags lie in memory that a
 # filter cannot read, to clone (moby/moby#42681).
@@ -310,9 +308,7 @@ class MemoryFiles(ExitStack):
         return descriptor
 
 
-_USERS = range(61_184, 65_520)
-"""User IDs that no account has, by convention of systemd."""
-
+_USERS = range(61_184, 65_520)  # user IDs that no account has, by convention of systemd
 _TRIES = 50
 
 
@@ -348,9 +344,7 @@ Files = Sequence[tuple[str, bytes]]
 """Path below the program's folder, and content."""
 
 _MIB = 1 << 20
-_AT_MOST = 2.0
-"""Seconds for a namespace to end."""
-
+_AT_MOST = 2.0  # seconds for a namespace to end
 _ALONE = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
 _SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add",
              "CAP_SETPCAP")  # fmt: skip

@@ -25,9 +25,7 @@ from gencard.wire.canonical import digest_of
 
 MOST_FILES = 200
 MOST_BYTES = 16 << 20
-
-_MOST_IMPORTS = 100
-"""Modules that are loaded before runs, at most."""
+_MOST_IMPORTS = 100  # modules that are loaded before runs, at most
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:import[ \t]+([^\n#;(]{1,500})"
@@ -36,9 +34,7 @@ _IMPORT = re.compile(
 )
 """A line that imports, of bounded length: a text of any kind is searched in linear time."""
 
-_SEARCHED = 1 << 17
-"""Bytes at the beginning of a file in which imports are searched."""
-
+_SEARCHED = 1 << 17  # bytes at the beginning of a file in which imports are searched
 _COMMENT = re.compile(r"#[^\n]*")
 _PUBLIC = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z]\w*)*", re.ASCII)
 _NEVER = frozenset({"conftest", "setup", "test", "tests"})

@@ -59,8 +59,7 @@ PYTHON_COMMAND = (
 """Words that start Python in a sandbox, before the script."""
 
 _MIB = 1 << 20
-_PATIENCE = 300.0
-"""Seconds in which a zygote must have loaded its modules, on a busy machine too."""
+_PATIENCE = 300.0  # seconds in which a zygote must have loaded its modules, on a busy machine too
 
 _CREDENTIALS = struct.Struct("3i")
 """Credentials of unix(7): process, user and group of a message's sender, as the receiver sees them."""
@@ -371,8 +370,7 @@ the process and all processes that it started, even if it has ended by itself.
 """
 
 
-_LAST_SECONDS = 5.0
-"""Seconds that a program may take to end after its answer."""
+_LAST_SECONDS = 5.0  # seconds that a program may take to end after its answer
 
 MOST_WRITTEN = 1 << 16
 """Bytes of standard error to keep, from the end, where a traceback names the error."""

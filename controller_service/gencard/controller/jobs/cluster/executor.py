@@ -198,11 +198,8 @@ def examined(workers: Mapping[str, str], folder: Path) -> dict[str, Member | Non
 PATIENCE = 30.0
 """Seconds without any fitting worker after which a job ends."""
 
-_RECONNECT = 1.0
-"""Seconds before a lost worker is asked again."""
-
-_SLACK = 120.0
-"""Seconds for the start of a process and the transfer, besides those of the run."""
+_RECONNECT = 1.0  # seconds before a lost worker is asked again
+_SLACK = 120.0  # seconds for the start of a process and the transfer, besides those of the run
 
 _MOST_LOST = 5
 """Calls of one worker that may be lost one after the other before it is left out of the job."""

@@ -37,8 +37,7 @@ from gencard.wire.canonical import digest_of
 _PACKAGES = ("core", "boxes", "wire", "v1", "measures", "analysis", "run", "controller")
 """Packages whose sources must be identical on worker and controller."""
 
-_BESIDE_CODES = 1_024
-"""Bytes of an answer besides its codes, at most."""
+_BESIDE_CODES = 1_024  # bytes of an answer besides its codes, at most
 
 
 @cache

@@ -35,9 +35,7 @@ from gencard.v1 import worker_pb2, worker_pb2_grpc
 from gencard.wire.keys import Identity, Role
 
 _COMMAND = (sys.executable, "-I", "-m", "gencard.controller.jobs.cluster.orders")
-_MOST_ORDER = 1 << 30
-"""Bytes of the largest order that a worker holds in memory."""
-
+_MOST_ORDER = 1 << 30  # bytes of the largest order that a worker holds in memory
 _SPARE_THREADS = 8
 _WAITING_CALLS = 64
 _OPTIONS = (
