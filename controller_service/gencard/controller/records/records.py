@@ -124,9 +124,8 @@ def check_records(
             raise undeclared
         adjustments = records.adjustments()
         adjustments |= {name: Adjustments(timed=count) for name, count in timed.items()}
-        adjustments |= {
-            name: Adjustments(texts=count) for name, count in records.texts_by_value().items()
-        }
+        texts = records.texts_by_value()
+        adjustments |= {name: Adjustments(texts=count) for name, count in texts.items()}
         note = records.note if isinstance(records, Vault) else ""
         if holdout:
             return CheckedRecords(adjustments, None, note)

@@ -304,13 +304,7 @@ def absences(
     as_text: bool = False,
     empty: bool = True,
 ) -> list[Any]:
-    """Return tests of whether a value is missing: empty, or one of the tokens as text or as a number.
-
-    Args:
-        labels: Texts of which none is a token as a number: beside 099, the token 99 is another code.
-        as_text: Texts are compared as texts alone.
-        empty: The empty text is a value that is missing.
-    """
+    """Return tests of whether a value is missing; arguments are those of ``EngineColumn.absent``."""
     absent = column.isnull()
     if column.type().is_floating():  # for Spark, a float that is no number is NULL, too
         absent &= ~column.isnan().fill_null(False)

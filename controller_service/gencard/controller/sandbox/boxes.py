@@ -58,7 +58,6 @@ class SandboxedProgram:
     """A program as a ``core.blackbox.BlackBox``; each call is a separate run.
 
     Args:
-        workload: The cliques of the card.
         values: For ordered attributes, the number that each code stands for, NaN for missing.
         relays: Whether its refusals of public input are raised as they are. Only a program that comes
             with Gencard may: a refusal in another program's own text may disclose records.
@@ -484,9 +483,6 @@ def sandboxed_box_of(
     check_seconds: float = 0.0,
 ) -> BlackBox:
     """Return the box of a recipe, from the very bytes whose digest the recipe has.
-
-    Args:
-        values: For ordered attributes, the number that each code stands for, NaN for missing.
 
     Raises:
         GeneratorChangedError: The present files have another digest.

@@ -174,7 +174,6 @@ class Argument:
     Args:
         position: Position of the argument, from 0.
         mask: The bits that are compared, of the lower 32.
-        allowed: Permitted values of these bits.
     """
 
     call: str
@@ -394,8 +393,11 @@ class Namespaces:
             for path, content in files
             for word in ("--perms", "0555", "--file", str(memory.of(content)), str(PROGRAM / path))
         ]
+        # no terminal, no shared memory, and so no /dev/zero either
+        paths = [f"/dev/{name}" for name in ("null", "random", "urandom")]
+        devices = [word for path in paths for word in ("--dev-bind", path, path)]
         hidden = [word for path in self._environment.hidden for word in ("--remount-ro", path)]
-        system = [*_devices(), *hidden, "--remount-ro", "/"]
+        system = ["--perms", "0755", "--dir", "/dev", *devices, *hidden, "--remount-ro", "/"]
         variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
         root = [*root_of(self._environment), *placed, *work]
         return [*root, *system, *variables, "--chdir", str(WORK)]
@@ -494,10 +496,3 @@ def _dropped(held: ExitStack) -> list[str]:
     user = str(held.enter_context(sandbox_user()))
     become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
     return [*become, "--inh-caps=-all", "--bounding-set=-all"]
-
-
-def _devices() -> Iterator[str]:
-    """Yield options of devices: no terminal, no shared memory, and so no /dev/zero either."""
-    yield from ("--perms", "0755", "--dir", "/dev")
-    for name in ("null", "random", "urandom"):
-        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")

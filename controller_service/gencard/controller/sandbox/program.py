@@ -202,7 +202,6 @@ def _is_folder(path: Path) -> bool:
 
 
 def _is_of_the_system(interpreter: str) -> bool:
-    """Whether the sandbox shows the interpreter."""
     path = Path(interpreter).resolve()
     inside = any(path.is_relative_to(folder) for folder in ("/usr", "/bin", "/sbin"))
     return interpreter.startswith("/") and inside and path.is_file()

@@ -52,10 +52,7 @@ from gencard.wire.black_box import AnswerReader, BoxRequest, HundredthsReport, l
 # bounds, filter of calls, and pipes, as a separate sandbox would have. No code of the script runs before
 # the fork: only modules of Gencard and of distributions that the program declares are loaded there.
 
-PYTHON_COMMAND = (
-    *(sys.executable, "-s", "-B", "-X", "faulthandler"),
-    *("-X", f"pycache_prefix={COMPILED}"),
-)
+PYTHON_COMMAND = (sys.executable, "-s", "-B", "-X", "faulthandler", "-X", f"pycache_prefix={COMPILED}")
 """Words that start Python in a sandbox, before the script."""
 
 _MIB = 1 << 20
@@ -547,20 +544,16 @@ class Sandbox:
             try:
                 for data in exchange(into, out, sent, most=most, seconds=seconds):
                     take(data)
-                _check_end(process)
+                try:
+                    code = process.wait(_LAST_SECONDS)
+                except subprocess.TimeoutExpired:
+                    raise BlackBoxError(problem="it continues after its answer") from None
+                if code in {-signal.SIGXCPU, 128 + signal.SIGXCPU}:
+                    raise JobLimitError(what="CPU time for one run of a black box")
+                if code:
+                    raise BlackBoxError(problem="it ended without an answer")
             except BlackBoxError:
                 # A program that was killed for its memory looks like one that failed by itself; the
                 # watch knows.
                 watch.check()
                 raise
-
-
-def _check_end(process: Running) -> None:
-    try:
-        code = process.wait(_LAST_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise BlackBoxError(problem="it continues after its answer") from None
-    if code in {-signal.SIGXCPU, 128 + signal.SIGXCPU}:
-        raise JobLimitError(what="CPU time for one run of a black box")
-    if code:
-        raise BlackBoxError(problem="it ended without an answer")

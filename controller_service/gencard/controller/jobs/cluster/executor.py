@@ -210,8 +210,6 @@ class ClusterBox:
     """A black box whose runs are performed by workers; see ``core.blackbox.ManyRunsBox``.
 
     Args:
-        workers: Address of each worker, by its name.
-        folder: Files of the controller's certificate.
         here: The same box on this machine. It makes the runs that a worker reports as failed, so that no
             worker's word alone ends an audit.
         seconds: Time in which a worker must answer one order.
@@ -304,7 +302,15 @@ class _Batch:
                 member = connection.describe()
                 # another version may be replaced by the right one while the job waits
                 if member.fits:
-                    ends = self._use(connection, member)
+                    ends: list[type[Exception]] = []
+                    places = [
+                        threading.Thread(target=self._place, args=(connection, ends), daemon=True)
+                        for _ in range(min(member.runs, len(self._seeds)))
+                    ]
+                    for place in places:
+                        place.start()
+                    for place in places:
+                        place.join()
                     if any(issubclass(end, WorkerRefusedError) for end in ends):
                         break
                     lost = lost + 1 if all(issubclass(end, WorkerLostError) for end in ends) else 0
@@ -312,19 +318,6 @@ class _Batch:
         with self._changed:
             self._candidates -= 1
             self._changed.notify_all()
-
-    def _use(self, connection: WorkerConnection, member: Member) -> list[type[Exception]]:
-        """Fill all places of a worker until each has ended; why each did."""
-        ends: list[type[Exception]] = []
-        places = [
-            threading.Thread(target=self._place, args=(connection, ends), daemon=True)
-            for _ in range(min(member.runs, len(self._seeds)))
-        ]
-        for place in places:
-            place.start()
-        for place in places:
-            place.join()
-        return ends
 
     def _place(self, connection: WorkerConnection, ends: list[type[Exception]]) -> None:
         while (number := self._taken()) is not None:
