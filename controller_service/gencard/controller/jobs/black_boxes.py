@@ -161,13 +161,11 @@ class JournaledBox:
 
     def forget_runs(self, but_of: Collection[str] = ()) -> None:
         """Throw away the runs that workers made, but those of some workers."""
-        try:
+        with suppress(OSError):
             for path in self.folder.glob("*.*.run"):
                 if _worker_of(path) not in but_of:
                     path.unlink()
             return
-        except OSError:
-            pass
         raise StorageError
 
     def _file(self, seed: int) -> RowsFile | None:

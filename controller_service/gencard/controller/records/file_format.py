@@ -353,11 +353,9 @@ def silently(action: Callable[[], _Result]) -> _Result:
 @contextmanager
 def enough_memory() -> Iterator[None]:
     """Turn a lack of memory into TooLargeError for a steward; a job ends in another one by itself."""
-    try:
+    with suppress(MemoryError):
         yield
         return
-    except MemoryError:
-        pass
     advice = "Look for very long values, or rows of very many, and leave them out of the file."
     raise TooLargeError(what="The memory for reading the records", limit="512 MiB", advice=advice)
 

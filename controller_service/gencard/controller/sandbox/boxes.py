@@ -7,6 +7,7 @@ import signal
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -189,10 +190,8 @@ def _quoted(line: bytes) -> str:
 def _end(code: int) -> str:
     if code < 0 or code > 128:
         number = -code if code < 0 else code - 128
-        try:
+        with suppress(ValueError):
             return f"it was ended by signal {number} ({signal.Signals(number).name})"
-        except ValueError:
-            pass
     return f"it ended with exit code {code} before its answer was complete"
 
 
@@ -277,12 +276,10 @@ class FittingProgram(SandboxedProgram):
         The box checks its own bytes when it samples.
         """
         head, _, inner = saved.partition(b"\n")
-        try:
+        with suppress(GencardError, KeyError, TypeError):
             header = document_of(head, "fit")
             domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
             return SandboxedFit(self, domain, inner)
-        except (GencardError, KeyError, TypeError):
-            pass
         raise BlackBoxError(problem="the bytes are not a saved fit")
 
 
@@ -382,11 +379,9 @@ def check_isolation(isolation: Isolation, hidden: Path) -> None:
         program, Sandbox(SandboxLimits(wall_seconds=60), isolation, program.environment())
     )
     dataset = Dataset.of_columns(Domain.of({"a": 2}), [np.array([0, 1])])
-    try:
+    with suppress(GencardError):
         box(dataset, 1, seed=0)
         return
-    except GencardError:
-        pass
     raise IsolationError
 
 

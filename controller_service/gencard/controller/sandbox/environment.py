@@ -168,10 +168,8 @@ def _is_installed(name: str) -> bool:
 
 
 def _distribution(name: str) -> importlib.metadata.Distribution:
-    try:
+    with suppress(PackageNotFoundError):
         return importlib.metadata.distribution(name)
-    except PackageNotFoundError:
-        pass
     raise _refusal(name, "is not installed")
 
 
@@ -232,7 +230,7 @@ def _has_hash(file: _File | None, expected: str) -> bool:
 def _files_in(paths: Iterable[str]) -> list[_Values]:
     """Return the identity of each file, as plain tuples: this runs before each run of a program."""
     left, files = list(paths), []
-    try:
+    with suppress(OSError):
         while left:
             path = left.pop()
             if not os.path.isdir(path) or os.path.islink(path):
@@ -245,8 +243,6 @@ def _files_in(paths: Iterable[str]) -> list[_Values]:
                     elif entry.name != BYTECODE:
                         left.append(entry.path)
         return files
-    except OSError:
-        pass
     raise GeneratorChangedError
 
 

@@ -5,6 +5,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -180,7 +181,7 @@ def _imports_in(text: bytes) -> Iterator[str]:
 
 def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
     left = MOST_BYTES
-    try:
+    with suppress(OSError):
         paths = [path for path in sorted(folder.rglob("*")) if BYTECODE not in path.parts]
         for number, path in enumerate(path for path in paths if not _is_folder(path)):
             left -= path.lstat().st_size
@@ -189,8 +190,6 @@ def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
                 raise _refusal("folder", problem)
             yield path.relative_to(folder).as_posix(), path.read_bytes()
         return
-    except OSError:
-        pass
     raise _refusal("folder", "cannot be read")
 
 

@@ -101,7 +101,11 @@ class Zygote:
             run: ID of a process that was just forked, and waits.
         """
         if not self.is_checked:
-            _check_alone(_parent_of(run))
+            status = Path(f"/proc/{run}/status").read_text(encoding="ascii", errors="replace")
+            parents = [line.split()[1] for line in status.splitlines() if line.startswith("PPid:")]
+            if not parents:
+                raise OSError("the process has no parent")
+            _check_alone(Path("/proc") / parents[0])
             self.is_checked = True
 
 
@@ -109,13 +113,6 @@ def _end(keeper: Namespaces, process: subprocess.Popen[bytes], control: socket.s
     keeper.kill()
     process.wait()
     control.close()
-
-
-def _parent_of(pid: int) -> Path:
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
-        if line.startswith("PPid:"):
-            return Path("/proc") / line.split()[1]
-    raise OSError("the process has no parent")
 
 
 _PIPES = {"0", "1", "2"}

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -171,12 +171,10 @@ class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
     def _check(self, context: grpc.ServicerContext) -> None:
         """End the call of any member but the controller: a worker's key must not open other workers."""
         certificates: Any = context.auth_context().get("x509_pem_cert", ())
-        try:
+        with suppress(ValueError, UnauthenticatedError):
             (pem,) = certificates
             if Identity.of_certificate(x509.load_pem_x509_certificate(pem)) == self._controller:
                 return
-        except (ValueError, UnauthenticatedError):
-            pass
         context.abort(grpc.StatusCode.PERMISSION_DENIED, "not the controller")
 
 
@@ -216,14 +214,12 @@ def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]
 
 
 def _controller(files: Path) -> Identity:
-    try:
+    with suppress(ValueError, x509.ExtensionNotFound, UnauthenticatedError):
         certificate = x509.load_pem_x509_certificate((files / MEMBER_FILES[1]).read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         (uri,) = names.get_values_for_type(x509.UniformResourceIdentifier)
         own = Identity.of(uri)
         if names.get_values_for_type(x509.DNSName):
             return Identity(own.trust_domain, own.project, Role.CONTROLLER, CLUSTER_CONTROLLER)
-    except (ValueError, x509.ExtensionNotFound, UnauthenticatedError):
-        pass
     problem = "has a certificate that is not a worker's; make one with `worker certificate`"
     raise InvalidInputError(field="--files", problem=problem)
