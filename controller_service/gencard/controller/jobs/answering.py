@@ -112,8 +112,7 @@ def answer(job: tasks.AnswerJob, progress: Progress) -> tasks.AnswerResult:
         return _passed(_noted(result, run))
     earlier = earlier_of(job.before, coding)
     cliques = [earlier.attributes_with(run)]
-    stored = earlier.stored_with(run)
-    dataset, numbers = records_as_stored(cliques, stored, job.records)
+    dataset, numbers = records_as_stored(cliques, earlier.stored_with(run), job.records)
     return checked(run, earlier, dataset, numbers, job.limits)
 
 

@@ -181,8 +181,7 @@ class EngineColumn:
         # this cast would round instants in nanoseconds, and to the next day
         if self.has_instants and not self.kind.startswith(_NANOSECONDS):
             instant = f"CAST({self.sql} AS TIMESTAMP WITH TIME ZONE)"
-        name = quoted(zone)
-        local = f"timezone({name}, {instant})"
+        local = f"timezone({quoted(zone)}, {instant})"
         if times:
             return f"CAST(hour({local}) * 60 + minute({local}) AS DOUBLE)"
         return f"CAST(date_diff('day', DATE '1970-01-01', CAST({local} AS DATE)) AS DOUBLE)"

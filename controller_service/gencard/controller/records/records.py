@@ -129,8 +129,7 @@ def check_records(
         note = records.note if isinstance(records, Vault) else ""
         if holdout:
             return CheckedRecords(adjustments, None, note)
-        allowed = pairs(schema.coding.domain)
-        small = _small_cells(records, source.policy, schema, allowed)
+        small = _small_cells(records, source.policy, schema, pairs(schema.coding.domain))
         return CheckedRecords(adjustments, small, note)
 
 

@@ -102,8 +102,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
         case Edges() if is_of_dates(coding, reading):
             if is_float(column):
                 missing.append((as_number(column).isnan(), absent))
-            day = as_date(column, attribute)
-            cases = _of_periods(day, coding, reading)
+            cases = _of_periods(as_date(column, attribute), coding, reading)
         case _:
             number = as_number(column, attribute)
             missing.append((number.isnan(), absent))

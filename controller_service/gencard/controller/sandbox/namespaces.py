@@ -368,7 +368,14 @@ class Namespaces:
             calls = call_filter(platform.machine(), one_process=limits.processes == 1)
             work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
             words = [*_closed(), "--seccomp", str(memory.of(calls)), *self._root(files, memory, work)]
-            inside = [*_dropped(resources), *limited(limits, others=others(1)), *command]
+            dropped: list[str] = []
+            if os.geteuid() == 0:
+                # Processes are counted by user. A user of its own in each run prevents runs of one audit
+                # from having in common what the next run does not have.
+                user = str(resources.enter_context(sandbox_user()))
+                dropped = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
+                dropped += ["--inh-caps=-all", "--bounding-set=-all"]
+            inside = [*dropped, *limited(limits, others=others(1)), *command]
             self._start(words, inside, memory, errors=errors)
             self._user = resources.pop_all()
             return self._process
@@ -483,16 +490,3 @@ def _closed(capabilities: Sequence[str] = ()) -> list[str]:
 
 _OF_ZYGOTE = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
 """Capabilities to make namespaces and a working folder for each run, and to drop capabilities."""
-
-
-def _dropped(held: ExitStack) -> list[str]:
-    """Return the command by which root becomes, for good, a user that no other process has.
-
-    Processes are counted by user. A user of its own in each run prevents runs of one audit from having
-    in common what the next run does not have.
-    """
-    if os.geteuid() != 0:
-        return []
-    user = str(held.enter_context(sandbox_user()))
-    become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
-    return [*become, "--inh-caps=-all", "--bounding-set=-all"]

@@ -146,12 +146,6 @@ class ForkedRun:
     stderr: IO[bytes] | None
     code: int | None = None
 
-    def poll(self) -> int | None:
-        """Return the program's exit code; None while it runs."""
-        with suppress(subprocess.TimeoutExpired):
-            return self.wait(0)
-        return None
-
     def wait(self, timeout: float | None = None) -> int:
         """Return the program's exit code, or the code of the signal by which it was killed."""
         if self.code is None:

@@ -194,8 +194,7 @@ def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]
         options=_OPTIONS,
         maximum_concurrent_rpcs=runs + _WAITING_CALLS,
     )
-    controller = _controller(files)
-    servicer = _Servicer(controller, processes, runs)
+    servicer = _Servicer(_controller(files), processes, runs)
     worker_pb2_grpc.add_WorkerServiceServicer_to_server(servicer, server)
     authority, certificate = ((files / file).read_bytes() for file in MEMBER_FILES[:2])
     pair = (secret_bytes(files / MEMBER_FILES[2], "--files"), certificate)
