@@ -397,7 +397,7 @@ class NumberEncoder:
                 absent = np.isnan(numbers)
                 if self.reading.other:
                     return np.asarray(~absent | self.coding.missing)
-                known = levels.take(_nearest(numbers, levels)) == numbers
+                known = levels.take(steps_reached(numbers, levels[1:].tolist())) == numbers
                 return np.asarray(known | (absent & self.coding.missing))
 
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
@@ -407,7 +407,8 @@ class NumberEncoder:
             case Labels():
                 coding = self.coding
                 levels, order = _in_order(coding)
-                nearest, absent = _nearest(numbers, levels), np.isnan(numbers)
+                # the place of each number among ascending levels, if it is one of them
+                nearest, absent = steps_reached(numbers, levels[1:].tolist()), np.isnan(numbers)
                 if not np.all(self.declared(numbers)):
                     raise UndeclaredLevelError(attribute=self.name)
                 codes = order.astype(code_dtype(coding.size)).take(nearest)
@@ -421,11 +422,6 @@ def _in_order(coding: Labels) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     levels = np.array([float(label) for label in coding.labels])
     order = np.argsort(levels)
     return levels[order], order
-
-
-def _nearest(numbers: NDArray[Any], levels: NDArray[np.float64]) -> NDArray[np.integer]:
-    """Return the place of each number among ascending levels, if it is one of them."""
-    return steps_reached(numbers, levels[1:].tolist())
 
 
 Encoder = TextEncoder | NumberEncoder

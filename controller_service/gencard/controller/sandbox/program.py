@@ -88,7 +88,9 @@ class Program:
             raise _refusal("folder", "contains no files")
         if any(word.startswith("./") and word[2:] not in paths for word in command):
             raise _refusal("command", "names a file that is not in the folder")
-        if not (first == PYTHON or first.startswith("./") or _is_of_the_system(first)):
+        path = Path(first).resolve() if first.startswith("/") else Path()
+        is_of_the_system = any(map(path.is_relative_to, ("/usr", "/bin", "/sbin"))) and path.is_file()
+        if not (first == PYTHON or first.startswith("./") or is_of_the_system):
             raise _refusal(
                 "command",
                 "must begin with an interpreter: python, one of the system's, or ./ and a file",
@@ -198,12 +200,6 @@ def _is_folder(path: Path) -> bool:
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise _refusal("folder", "contains a link or a device; only files and folders are allowed")
     return stat.S_ISDIR(mode)
-
-
-def _is_of_the_system(interpreter: str) -> bool:
-    path = Path(interpreter).resolve()
-    inside = any(path.is_relative_to(folder) for folder in ("/usr", "/bin", "/sbin"))
-    return interpreter.startswith("/") and inside and path.is_file()
 
 
 def _refusal(field_name: str, problem: str) -> InvalidInputError:
