@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from gencard.controller.records.encoding import EngineColumn
-from gencard.controller.records.file_format import FileFormat, enough_memory, literal
+from gencard.controller.records.file_format import FileFormat, enough_memory, quoted
 from gencard.controller.records.vault import OpenRecords
 from gencard.core.card.budget import MOST_RECORDS
 from gencard.core.errors import DatasetError, EmptyDatasetError, InvalidInputError, TooLargeError
@@ -410,7 +410,7 @@ class _Look:
     @property
     def _is_nan(self) -> str:
         """SQL for whether the value is no number, and no label that the file declares, either."""
-        labels = ", ".join(map(literal, self._labels))
+        labels = ", ".join(map(quoted, self._labels))
         unless = f" AND {self.column.text} NOT IN ({labels})" if labels else ""
         return f"({self.column.is_nan}{unless})"
 
@@ -441,7 +441,7 @@ class _Look:
         code = f"regexp_full_match({text}, '[A-Z]{{2}}')"  # NA is Namibia among codes of countries
         codes = not self.count(f"NOT ({self.column.absent(MARKS)} OR {code})")
         labels = {*self._labels} | ({"NA"} if codes else set())
-        words = ", ".join(literal(mark) for mark in MARKS if mark not in labels) or "NULL"
+        words = ", ".join(quoted(mark) for mark in MARKS if mark not in labels) or "NULL"
         nan = "false" if self.column.is_number else self._is_nan  # however it is spelt
         test = f"{text} IN ({words}) OR {nan}"
         query = f"SELECT {text}, sum(n) FROM {self.table} WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608

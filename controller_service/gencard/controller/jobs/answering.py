@@ -13,7 +13,6 @@ import numpy as np
 from gencard.analysis.answers.answer import AnalysisAnswer, numbers_in_json
 from gencard.analysis.answers.kinds import answered, tried
 from gencard.analysis.answers.margins import RecordMargins
-from gencard.analysis.output_checks.differencing import Kept
 from gencard.analysis.output_checks.inference import SearchOutcome
 from gencard.analysis.output_checks.judgement import Judgement, judged
 from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
@@ -85,8 +84,6 @@ def run_once(job: tasks.ProgramJob, progress: Progress) -> tasks.ProgramResult:
     return tasks.ProgramResult(outputs)
 
 
-Parts = tuple[tuple[str, RuleVerdict], ...]
-
 _BY_POLICY = "the policy keeps runs to levels: each level counts as one number"
 
 UNJUDGED = Judgement(())
@@ -115,8 +112,7 @@ def answer(job: tasks.AnswerJob, progress: Progress) -> tasks.AnswerResult:
         return _passed(_noted(result, run))
     earlier = earlier_of(job.before, coding)
     cliques = [earlier.attributes_with(run)]
-    stored = earlier.stored_with(run)
-    dataset, numbers = records_as_stored(cliques, stored, job.records)
+    dataset, numbers = records_as_stored(cliques, earlier.stored_with(run), job.records)
     return checked(run, earlier, dataset, numbers, job.limits)
 
 
@@ -153,7 +149,10 @@ def checked(
     own = np.ones(len(dataset), dtype=bool) if few else kept
     try:
         part = dataset.take(np.flatnonzero(own))
-        stored = _stored_run(run, dataset, numbers, own) if run.stored else None
+        stored = None
+        if run.stored:
+            inside, outside = (run.records(dataset, numbers, mask) for mask in (own, ~own))
+            stored = StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
         result, parts = _judged(run, part, rules, stored)
         sums = ("sums with earlier answers", earlier.chain(run, dataset, numbers, rules))
         # the population: its size, the levels it lacks, other populations that are near
@@ -204,7 +203,7 @@ def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
 
 def _judged(
     run: RunQuestion, part: Dataset, rules: Rules, stored: StoredRun | None
-) -> tuple[AnalysisAnswer | None, Parts]:
+) -> tuple[AnalysisAnswer | None, tuple[tuple[str, RuleVerdict], ...]]:
     try:
         if stored is None:
             margins = RecordMargins.of(part)
@@ -220,13 +219,6 @@ def _judged(
         return _noted(stored.released(rules), run), judgement.parts
     except GencardError:
         return None, (("answer", RuleVerdict((Rule.UNANSWERED,))),)
-
-
-def _stored_run(
-    run: RunQuestion, dataset: Dataset, numbers: Mapping[str, FloatArray], kept: Kept
-) -> StoredRun:
-    inside, outside = (run.records(dataset, numbers, mask) for mask in (kept, ~kept))
-    return StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
 
 
 def _noted(answer: AnalysisAnswer, run: RunQuestion) -> AnalysisAnswer:

@@ -16,7 +16,7 @@ import numpy as np
 from gencard.controller.base.disk import write_whole
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.measurement import records_over
-from gencard.controller.jobs.synthesis import RowsFile, box_of
+from gencard.controller.jobs.synthesis import RowsFile, box_of, left_in
 from gencard.core.audit.report import AuditReport, WorkerRuns
 from gencard.core.audit.run import audit as core_audit
 from gencard.core.blackbox import BlackBox, FittingBox, canonicalise, in_domain, runs_of
@@ -64,9 +64,7 @@ def draw(job: tasks.DrawJob, progress: Progress) -> tasks.RowsResult:
         with _catalogued_errors():
             output = box.load(saved).sample(job.rows, seed=_seed())
         drawn_rows = canonicalise(output, job.domain, job.rows, rng=_shuffling())
-    drawn_rows = with_computed(drawn_rows, job.computed)
-    RowsFile(job.rows_file).write(drawn_rows)
-    return tasks.RowsResult(drawn_rows.digest())
+    return left_in(job.rows_file, with_computed(drawn_rows, job.computed))
 
 
 @contextmanager
@@ -163,13 +161,11 @@ class JournaledBox:
 
     def forget_runs(self, but_of: Collection[str] = ()) -> None:
         """Throw away the runs that workers made, but those of some workers."""
-        try:
+        with suppress(OSError):
             for path in self.folder.glob("*.*.run"):
                 if _worker_of(path) not in but_of:
                     path.unlink()
             return
-        except OSError:
-            pass
         raise StorageError
 
     def _file(self, seed: int) -> RowsFile | None:

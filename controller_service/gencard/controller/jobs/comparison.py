@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.measurement import judged, opened, records_over
-from gencard.controller.jobs.synthesis import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile, left_in
 from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset, NumbersOf
@@ -67,9 +67,7 @@ def thin_out(job: tasks.ThinOutJob, progress: Progress) -> tasks.RowsResult:
     progress("uniques", 0.0)
     rows = RowsFile(job.drawn).dataset()
     original = _read(job.records, rows.domain.attributes)
-    unique_free_rows = unique_free(original, rows, job.rows)
-    RowsFile(job.rows_file).write(unique_free_rows)
-    return tasks.RowsResult(unique_free_rows.digest())
+    return left_in(job.rows_file, unique_free(original, rows, job.rows))
 
 
 def look(job: tasks.RiskJob, progress: Progress) -> tasks.RiskResult:

@@ -25,7 +25,7 @@ from gencard.controller.jobs.process import (
     packed,
     received,
 )
-from gencard.controller.jobs.tasks import AnyTask, JobTask, continue_at_once, load_messages
+from gencard.controller.jobs.tasks import JOBS, TASKS, AnyTask, JobTask, continue_at_once
 from gencard.core.errors import JobFailedError, OperationCancelledError
 from gencard.core.types import Progress, ignore_progress
 from gencard.wire.error_table import error_named
@@ -84,7 +84,9 @@ class ProcessExecutor(Executor):
         self._turns: Turns[_Submission] = Turns(workers)
         self._jobs: dict[Future[Any], WorkerProcess | None] = {}
         self._spare = _started()
-        load_messages()
+        for task in TASKS.values():  # so that no job waits for the types and codecs of its messages
+            JOBS.codec(task.request)
+            JOBS.codec(task.result)
         self._series: dict[Future[Any], str] = {}
         self._staying: set[Future[Any]] = set()
         """Jobs whose process waits for another one."""

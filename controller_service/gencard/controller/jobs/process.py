@@ -138,7 +138,7 @@ def packed(head: object, body: object | None = None) -> bytes:
 
 def unpacked(content: bytes) -> tuple[object, object]:
     """Return head and body of a message as JSON, in which fields of bytes are bytes."""
-    try:
+    with contextlib.suppress(struct.error, ValueError, TypeError, AttributeError, RecursionError):
         (length,) = _HEADER.unpack_from(content)
         place = _HEADER.size + length
         header = content[_HEADER.size : place].decode("ascii")
@@ -150,8 +150,6 @@ def unpacked(content: bytes) -> tuple[object, object]:
             place += size
         if place == len(content):
             return head, body
-    except (struct.error, ValueError, TypeError, AttributeError, RecursionError):
-        pass
     raise MalformedMessageError("a message of another form")
 
 
@@ -161,14 +159,13 @@ def received(task: AnyTask, content: bytes) -> tuple[Reply, object]:
     A result is believed only if it has the form of its task's: a worker reads files that others wrote.
     """
     head, body = unpacked(content)
-    try:
+    # the text of an error could hold a part of the message
+    with contextlib.suppress(GencardError, ArithmeticError, AttributeError, LookupError, RecursionError):
         reply: Reply = JOBS.read(Reply, head, field="message")  # type: ignore[arg-type]  # a union
         if isinstance(reply, Done):
             return reply, JOBS.read(task.result, body, field="result")
         if body is None:
             return reply, None
-    except (GencardError, ArithmeticError, AttributeError, LookupError, RecursionError):
-        pass  # its text could hold a part of the message
     raise MalformedMessageError("a message of another form")
 
 

@@ -128,7 +128,7 @@ def synthesise(job: SynthesisJob, progress: Progress) -> RowsResult:
                 fit = saved_fit(model)
     progress("sample", 0.5)
     rows = model.sample(job.rows, rng=rng_of(job.seed))
-    return replace(_left_in(job.rows_file, with_computed(rows, job.computed)), fit=fit)
+    return replace(left_in(job.rows_file, with_computed(rows, job.computed)), fit=fit)
 
 
 def run_black_box(job: BlackBoxJob, progress: Progress) -> RowsResult:
@@ -151,7 +151,7 @@ def run_black_box(job: BlackBoxJob, progress: Progress) -> RowsResult:
         raise _explained(error, box, dataset, job) from None
     rng = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
     rows = canonicalise(output, dataset.domain, job.rows, rng=rng)
-    return _left_in(job.rows_file, rows, lasting=False)
+    return left_in(job.rows_file, rows, lasting=False)
 
 
 _CHECKED_SECONDS = 1.0
@@ -176,7 +176,8 @@ def _explained(
     return explanation
 
 
-def _left_in(path: Path, dataset: Dataset, *, lasting: bool = True) -> RowsResult:
+def left_in(path: Path, dataset: Dataset, *, lasting: bool = True) -> RowsResult:
+    """Write the rows of a job to its file."""
     RowsFile(path).write(dataset, lasting=lasting)
     return RowsResult(dataset.digest())
 

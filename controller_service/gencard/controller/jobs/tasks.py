@@ -216,9 +216,7 @@ class SynthesisJob:
     The job receives psi and the structural zeros, and no other information about the dataset.
 
     Args:
-        computed: Derivations of attributes from others, by name.
         fit: Fit to psi that an earlier job returned; empty if there is none.
-        keep: Return the fit.
         generator_digest: Names the version of the generator; empty for that of today.
     """
 
@@ -273,7 +271,6 @@ class CompareJob:
     """Evaluate rows beside psi and records.
 
     Args:
-        declared: Settings of evaluations, declared for the dataset.
         together: Attributes that the policy allows to be combined.
         records: None if no evaluation reads them.
         holdout: None if no evaluation reads it, or there is none.
@@ -334,7 +331,6 @@ class AnswerResult:
     Args:
         answer: Document that the controller signs as it is; None if it was refused.
         reasons: One code for all refusals that depend on the records.
-        review: Whether a person must look.
         marks: Verdict on each part, for stewards alone; None if nothing was judged.
     """
 
@@ -388,7 +384,6 @@ class RiskJob:
 
     Args:
         own: Tables of the card itself, which its checks may refuse.
-        transform: Checks and rounding of the card.
         histograms: Released histograms, including the card's own.
         numbers: The card's own histograms and sums, as its measurement would judge them.
         with_step: Attributes with a step that the exact terms name.
@@ -465,7 +460,6 @@ class BlackBoxJob:
     """Run a lent black box on a dataset that its caller made up.
 
     Args:
-        upload: File of the rows that go in.
         errors_file: File for the standard error of a program that fails.
     """
 
@@ -554,13 +548,6 @@ _RELEASING: tuple[AnyTask, ...] = (MEASURE, SYNTHESISE, KEEP, DRAW, THIN_OUT)
 _ASKING: tuple[AnyTask, ...] = (AUDIT, COMPARE, LOOK, ANSWER, RUN_BLACK_BOX, REHEARSE, RUN_ONCE)
 TASKS = {task.name: task for task in (*_RELEASING, *_ASKING)}
 """Everything that a worker can be asked to do."""
-
-
-def load_messages() -> None:
-    """Load the types of all messages and make their codecs, so that no job waits for them."""
-    for task in TASKS.values():
-        JOBS.codec(task.request)
-        JOBS.codec(task.result)
 
 
 KEPT_FIT, KEPT_ROWS = "fit", "rows"

@@ -32,16 +32,14 @@ class DatasetSource(Protocol):
     def schema_file(self) -> Path: ...
 
     @property
-    def data(self) -> Path | TableAddress:
-        """Place of the records."""
+    def data(self) -> Path | TableAddress: ...
 
     @property
     def holdout(self) -> Path | TableAddress | None:
         """Place of other records under the same schema."""
 
     @property
-    def file_format(self) -> FileFormat:
-        """Format of the files of records."""
+    def file_format(self) -> FileFormat: ...
 
     @property
     def policy(self) -> Policy: ...

@@ -141,7 +141,6 @@ def _session(address: TableAddress, secret: str) -> Any:
 
 
 def _session_of_server(address: TableAddress, secret: str) -> Any:
-    """Return a session of Spark Connect; fails within seconds if the server cannot be reached."""
     from pyspark.sql import SparkSession  # noqa: PLC0415
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415

@@ -88,7 +88,6 @@ class DerivedTable(Section):
 
         Args:
             other: Label of levels that are not listed.
-            missing: Whether there is a missing level.
         """
         ways = [self.of, self.compare, self.any is not None, self.number is not None, self.sources]
         if sum(map(bool, ways)) != 1 or (self.recode and not self.of):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.file_format import USUAL, FileFormat
+from gencard.controller.records.file_format import USUAL, FileFormat, quoted
 from gencard.core.coding import (
     PLAIN,
     Attribute,
@@ -77,7 +77,6 @@ class EngineColumn:
 
     @property
     def text(self) -> str:
-        """The value as text."""
         text = f"CAST({self.sql} AS VARCHAR)"
         return f"trim({text})" if self.format.trim else text
 
@@ -110,7 +109,7 @@ class EngineColumn:
 
         It is true of other texts of one character, too: none of these shows a sign.
         """
-        plain = [quoted(label, "'") for label in labels if re.fullmatch("[1-9][0-9]{1,14}", label)]
+        plain = [quoted(label) for label in labels if re.fullmatch("[1-9][0-9]{1,14}", label)]
         longer = f" OR {self.text} IN ({', '.join(plain)})" if plain else ""
         return f"strlen({self.text}) < 2{longer}"
 
@@ -182,8 +181,7 @@ class EngineColumn:
         # this cast would round instants in nanoseconds, and to the next day
         if self.has_instants and not self.kind.startswith(_NANOSECONDS):
             instant = f"CAST({self.sql} AS TIMESTAMP WITH TIME ZONE)"
-        name = quoted(zone, "'")
-        local = f"timezone({name}, {instant})"
+        local = f"timezone({quoted(zone)}, {instant})"
         if times:
             return f"CAST(hour({local}) * 60 + minute({local}) AS DOUBLE)"
         return f"CAST(date_diff('day', DATE '1970-01-01', CAST({local} AS DATE)) AS DOUBLE)"
@@ -228,14 +226,14 @@ class EngineColumn:
             empty: The empty text is a value that is missing.
         """
         has_texts = empty and self.kind == "VARCHAR"
-        texts = [quoted(token, "'") for token in (*tokens, *([EMPTY] if has_texts else []))]
+        texts = [quoted(token) for token in (*tokens, *([EMPTY] if has_texts else []))]
         numbers = [repr(number) for token in tokens if (number := number_of(token)) is not None]
         numbers = [] if as_text and not self.is_number else numbers
         tests = [f"{self.sql} IS NULL"]
         tests += [f"{self.text} = ''"] if self.format.trim else []
         tests += [f"{self.text} IN ({', '.join(texts)})"] if texts else []
         if numbers:
-            declared = ", ".join(quoted(label, "'") for label in labels)
+            declared = ", ".join(quoted(label) for label in labels)
             unless = f" AND {self.text} NOT IN ({declared})" if labels else ""
             tests += [f"(coalesce({self.number} IN ({', '.join(numbers)}), false){unless})"]
         return " OR ".join(tests)
@@ -261,7 +259,7 @@ class EngineColumn:
         large = [label for label in labels if abs(float(label)) >= EXACT]
         if not large:  # then no other whole number is a label's float
             return self.number
-        texts = ", ".join(quoted(label, "'") for label in large)
+        texts = ", ".join(quoted(label) for label in large)
         other = f"regexp_full_match({self.text}, '{WHOLE_NUMBER}') AND {self.text} NOT IN ({texts})"
         return (
             f"CASE WHEN abs({self.number}) >= {EXACT!r} AND {other} THEN 'inf'::DOUBLE "
@@ -300,7 +298,6 @@ def without_zone(name: str) -> InvalidCodingError:
 
 
 def are_dates(coding: Labels | Edges) -> bool:
-    """Return whether values are dates."""
     return isinstance(coding, Edges) and coding.dates
 
 
@@ -313,7 +310,6 @@ def are_plain_days(coding: Labels | Edges) -> bool:
 
 
 def of_dates(coding: Coding) -> Clique:
-    """Return the stored attributes of dates."""
     return tuple(name for name in coding.stored if are_dates(coding.attribute(name).coding))
 
 
@@ -332,7 +328,7 @@ class TextEncoder:
     reading: Reading = PLAIN
 
     def expression(self, column: EngineColumn) -> str:
-        levels = ", ".join(quoted(label, "'") for label in self.coding.labels)
+        levels = ", ".join(quoted(label) for label in self.coding.labels)
         text = f"lower({column.text})" if self.coding.boolean else column.text  # True, TRUE, true
         code = f"CAST(enum_code(TRY_CAST({text} AS ENUM({levels}))) AS INTEGER)"
         as_text = self.coding.text
@@ -401,7 +397,7 @@ class NumberEncoder:
                 absent = np.isnan(numbers)
                 if self.reading.other:
                     return np.asarray(~absent | self.coding.missing)
-                known = levels.take(_nearest(numbers, levels)) == numbers
+                known = levels.take(steps_reached(numbers, levels[1:].tolist())) == numbers
                 return np.asarray(known | (absent & self.coding.missing))
 
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
@@ -411,7 +407,8 @@ class NumberEncoder:
             case Labels():
                 coding = self.coding
                 levels, order = _in_order(coding)
-                nearest, absent = _nearest(numbers, levels), np.isnan(numbers)
+                # the place of each number among ascending levels, if it is one of them
+                nearest, absent = steps_reached(numbers, levels[1:].tolist()), np.isnan(numbers)
                 if not np.all(self.declared(numbers)):
                     raise UndeclaredLevelError(attribute=self.name)
                 codes = order.astype(code_dtype(coding.size)).take(nearest)
@@ -427,11 +424,6 @@ def _in_order(coding: Labels) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     return levels[order], order
 
 
-def _nearest(numbers: NDArray[Any], levels: NDArray[np.float64]) -> NDArray[np.integer]:
-    """Return the place of each number among ascending levels, if it is one of them."""
-    return steps_reached(numbers, levels[1:].tolist())
-
-
 Encoder = TextEncoder | NumberEncoder
 """Encoder of one attribute's values as codes.
 
@@ -441,7 +433,6 @@ and ``codes`` returns their codes, or raises UndeclaredLevelError, which names n
 
 
 def encoder_of(attribute: Attribute, reading: Reading = PLAIN) -> Encoder:
-    """Return the encoder of an attribute."""
     match attribute.coding:
         case Labels(by_value=by_value):
             kind = NumberEncoder if by_value else TextEncoder
@@ -451,7 +442,6 @@ def encoder_of(attribute: Attribute, reading: Reading = PLAIN) -> Encoder:
 
 
 def query_of(expressions: Sequence[str]) -> str:
-    """SQL for some numbers of each record."""
     columns = [f"{expression} AS c{axis}" for axis, expression in enumerate(expressions)]
     return f"SELECT {', '.join(columns)} FROM records"  # noqa: S608  # names are quoted
 
@@ -539,11 +529,4 @@ def how_read(
 
 
 def encoders_of(coding: Coding, readings: Mapping[str, Reading], names: Clique) -> list[Encoder]:
-    """Return the encoders of some attributes."""
     return [encoder_of(coding.attribute(name), readings.get(name, PLAIN)) for name in names]
-
-
-def quoted(text: str, mark: str) -> str:
-    """Return a name or a literal in SQL."""
-    # labels come from files: doubled marks keep a label from ending the literal (SQL injection)
-    return mark + text.replace(mark, mark * 2) + mark

@@ -159,8 +159,8 @@ class FileFormat:
         decimal, thousands = f"[{self.decimal}]", f"[{self.thousands}]" if self.thousands else ""
         digits = rf"(\d+|\d{{1,3}}({thousands}\d{{3}})+)" if thousands else r"\d+"
         pattern = rf"[+-]?{digits}({decimal}\d+)?([eE][+-]?\d+)?".replace("'", "''")
-        plain = f"replace({text}, {literal(self.thousands)}, '')" if thousands else text
-        plain = f"replace({plain}, {literal(self.decimal)}, '.')"
+        plain = f"replace({text}, {quoted(self.thousands)}, '')" if thousands else text
+        plain = f"replace({plain}, {quoted(self.decimal)}, '.')"
         return f"CASE WHEN regexp_full_match({text}, '{pattern}') THEN {_in_range(text, plain)} END"
 
     def date(self, text: str, compact: str) -> str:
@@ -168,7 +168,7 @@ class FileFormat:
         iso = f"TRY_CAST({text} AS DATE)"
         if not self.dates:
             return f"coalesce({iso}, {compact})"
-        formats = ", ".join(map(literal, self.dates))
+        formats = ", ".join(map(quoted, self.dates))
         stated = f"CAST(try_strptime({text}, [{formats}]) AS DATE)"
         ways = (stated, iso) if self.dates_first else (iso, stated)
         return f"coalesce({', '.join(ways)}, {compact})"
@@ -186,8 +186,8 @@ class FileFormat:
 
     def whole(self, text: str) -> str:
         """SQL for a text without thousands separators; NULL where it has a decimal mark."""
-        plain = f"replace({text}, {literal(self.thousands)}, '')" if self.thousands else text
-        return f"CASE WHEN NOT contains({text}, {literal(self.decimal)}) THEN trim({plain}) END"
+        plain = f"replace({text}, {quoted(self.thousands)}, '')" if self.thousands else text
+        return f"CASE WHEN NOT contains({text}, {quoted(self.decimal)}) THEN trim({plain}) END"
 
 
 USUAL = FileFormat()
@@ -208,18 +208,18 @@ def check_path(path: Path) -> None:
 def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileFormat) -> str:
     """SQL for the table that a file holds, every value of CSV as text; may register it first."""
     if ending_of(path) in PARQUET:
-        return f"read_parquet({literal(str(path))}, binary_as_string = true)"
+        return f"read_parquet({quoted(str(path))}, binary_as_string = true)"
     if file_format.is_utf8 and not (is_packed(path) or file_format.line_ends):
         with suppress(InvalidInputError):  # it names the path, which callers must not learn
             form = stated(path, file_format)
             names, skip = _columns(path, form)
             # nothing of what the file counts is left to be detected
-            texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
-            marks = map(literal, (form.delimiter, form.quote, form.escape_mark, form.comment))
+            texts = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in names)
+            marks = map(quoted, (form.delimiter, form.quote, form.escape_mark, form.comment))
             named = zip(("delim", "quote", "escape", "comment"), marks, strict=True)
             options = ", ".join(f"{option} = {mark}" for option, mark in named)
             options += f", header = {str(form.header).lower()}, skip = {skip}, columns = {{{texts}}}"
-            return f"read_csv({literal(str(path))}, auto_detect = false, {options})"
+            return f"read_csv({quoted(str(path))}, auto_detect = false, {options})"
         raise DatasetUnavailableError
     engine.register("decoded", _decoded(path, file_format))
     return "decoded"
@@ -320,13 +320,14 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
 
 def _in_range(text: str, plain: str) -> str:
     """SQL for the plain form of a text; NULL if it has more digits than every engine reads."""
-    is_number = f"regexp_full_match({plain}, {literal(NUMBER)})"
+    is_number = f"regexp_full_match({plain}, {quoted(NUMBER)})"
     return f"CASE WHEN strlen({text}) <= {MOST_DIGITS} OR {is_number} THEN {plain} END"
 
 
-def literal(text: str) -> str:
-    """Return a text in SQL."""
-    return "'" + text.replace("'", "''") + "'"
+def quoted(text: str, mark: str = "'") -> str:
+    """Return a literal in SQL, or with double quotes a name."""
+    # labels come from files: doubled marks keep a label from ending the literal (SQL injection)
+    return mark + text.replace(mark, mark * 2) + mark
 
 
 def silently(action: Callable[[], _Result]) -> _Result:
@@ -352,15 +353,11 @@ def silently(action: Callable[[], _Result]) -> _Result:
 @contextmanager
 def enough_memory() -> Iterator[None]:
     """Turn a lack of memory into TooLargeError for a steward; a job ends in another one by itself."""
-    try:
+    with suppress(MemoryError):
         yield
         return
-    except MemoryError:
-        pass
-    raise TooLargeError(what="The memory for reading the records", limit="512 MiB", advice=_MEMORY)
-
-
-_MEMORY = "Look for very long values, or rows of very many, and leave them out of the file."
+    advice = "Look for very long values, or rows of very many, and leave them out of the file."
+    raise TooLargeError(what="The memory for reading the records", limit="512 MiB", advice=advice)
 
 
 def hmac_of(path: Path, salt: bytes) -> str:
@@ -460,7 +457,7 @@ class ParquetFolder:
     @property
     def listed(self) -> str:
         """The files as a list in SQL."""
-        return f"[{', '.join(literal(str(file)) for file in self.files)}]"
+        return f"[{', '.join(quoted(str(file)) for file in self.files)}]"
 
     @property
     def table(self) -> str:

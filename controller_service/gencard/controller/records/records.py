@@ -124,14 +124,12 @@ def check_records(
             raise undeclared
         adjustments = records.adjustments()
         adjustments |= {name: Adjustments(timed=count) for name, count in timed.items()}
-        adjustments |= {
-            name: Adjustments(texts=count) for name, count in records.texts_by_value().items()
-        }
+        texts = records.texts_by_value()
+        adjustments |= {name: Adjustments(texts=count) for name, count in texts.items()}
         note = records.note if isinstance(records, Vault) else ""
         if holdout:
             return CheckedRecords(adjustments, None, note)
-        allowed = pairs(schema.coding.domain)
-        small = _small_cells(records, source.policy, schema, allowed)
+        small = _small_cells(records, source.policy, schema, pairs(schema.coding.domain))
         return CheckedRecords(adjustments, small, note)
 
 
@@ -180,8 +178,7 @@ class SmallCells:
 FEW = 10
 """Records below which statistical offices usually hold a cell back."""
 
-_NAMED_CELLS = 3
-"""Cells of a table that are named."""
+_NAMED_CELLS = 3  # cells of a table that are named
 
 
 def _small_cells(

@@ -135,13 +135,9 @@ def check_role(
         DatasetUnavailableError: The database cannot be reached.
     """
     with open_backend(address, secret) as backend:
-        roles = [
-            SessionRole(*row)
-            for row in silently(lambda: backend.con.execute(_ROLES + _MEMBERSHIPS).fetchall())
-        ]
-        rights = [
-            Right(*row) for row in silently(lambda: backend.con.execute(_ROLES + _GRANTS).fetchall())
-        ]
+        memberships = silently(lambda: backend.con.execute(_ROLES + _MEMBERSHIPS).fetchall())
+        grants = silently(lambda: backend.con.execute(_ROLES + _GRANTS).fetchall())
+    roles, rights = [SessionRole(*row) for row in memberships], [Right(*row) for row in grants]
     tables = {one.schema_and_name for one in declared if one.session == address.session}
     excess = [right for right in rights if _is_too_much(right, tables)]
     # what owners and superusers may do besides is not listed, too: it ends with what they are

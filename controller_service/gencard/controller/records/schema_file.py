@@ -221,21 +221,18 @@ class _AttributeTable(declarations.DerivedTable):
         if zoned and self.zone not in zones():
             problem = "zone is not a name of the IANA database of zones, such as America/New_York"
             raise self._refusal(problem)
-        coding = self._given()
+        given = [part for part in (self.labels, self.edges, self.dates) if part is not None]
+        if len(given) > 1:
+            raise self._refusal("it needs either labels, edges or dates")
+        coding: Labels | Edges | None = None
+        if given:
+            coding = self._intervals() if self.labels is None else self._labels(self.labels)
         if self.is_derived and stored is not None:
             derived = self.derived(self.name, stored, coding, self.other, missing=bool(self.missing))
             return replace(derived, description=self.description)
         if coding is None:
             raise self._refusal("it needs either labels, edges or dates")
         return Attribute(self.name, coding, self.description, drafted=self.drafted or "")
-
-    def _given(self) -> Labels | Edges | None:
-        parts = [part for part in (self.labels, self.edges, self.dates) if part is not None]
-        if len(parts) > 1:
-            raise self._refusal("it needs either labels, edges or dates")
-        if self.labels is not None:
-            return self._labels(self.labels)
-        return self._intervals() if parts else None
 
     def _labels(self, labels: tuple[str, ...]) -> Labels:
         if self.decimals is not None or self.age_at is not None:
@@ -480,6 +477,5 @@ def _attribute_table(attribute: Attribute, reading: Reading, groups: Groups) -> 
     if missing:
         table["missing"] = list(reading.absent) or True
     table |= {"drafted": attribute.drafted} if attribute.drafted else {}
-    return table | (
-        {"groups": {name: list(labels) for name, labels in groups.items()}} if groups else {}
-    )
+    table |= {"groups": {name: list(labels) for name, labels in groups.items()}} if groups else {}
+    return table

@@ -16,11 +16,11 @@ from gencard.controller.records.encoding import (
     adjusted_numbers,
     check_numbers,
     encoders_of,
-    quoted,
     scales_of,
     sources_of,
     with_derived,
 )
+from gencard.controller.records.file_format import quoted
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Attribute, Coding, Edges, Reading, codes_of_numbers
 from gencard.core.dataset import Dataset
@@ -51,8 +51,7 @@ Batch = list[NDArray[Any]]
 MOST_IN_MEMORY = 20_000_000
 """Records of a dataset with a person key: codes and hashes of all are held at once."""
 
-_RANGES = 16
-"""Number of ranges of persons' hashes; one range is sorted and counted at a time."""
+_RANGES = 16  # number of ranges of persons' hashes; one range is sorted and counted at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class Persons:
         short = {name: f"s{axis}" for axis, name in enumerate(expressions)}
         inner = [f"{text} AS {short[name]}" for name, text in expressions.items()]
         columns = [f"{short[name]} AS c{axis}" for axis, name in enumerate(names)]
-        key = quoted(self.key.hex(), "'")
+        key = quoted(self.key.hex())
         absent = f"({column.absent(())}) OR {column.text} = ''"
         person = f"CASE WHEN {absent} THEN NULL ELSE sha256(concat({key}, 'person', {column.text})) END"
         place = f"sha256(concat_ws('|', {key}, 'place', person, {', '.join(short.values())}))"

@@ -102,8 +102,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
         case Edges() if is_of_dates(coding, reading):
             if is_float(column):
                 missing.append((as_number(column).isnan(), absent))
-            day = as_date(column, attribute)
-            cases = _of_periods(day, coding, reading)
+            cases = _of_periods(as_date(column, attribute), coding, reading)
         case _:
             number = as_number(column, attribute)
             missing.append((number.isnan(), absent))
@@ -304,13 +303,7 @@ def absences(
     as_text: bool = False,
     empty: bool = True,
 ) -> list[Any]:
-    """Return tests of whether a value is missing: empty, or one of the tokens as text or as a number.
-
-    Args:
-        labels: Texts of which none is a token as a number: beside 099, the token 99 is another code.
-        as_text: Texts are compared as texts alone.
-        empty: The empty text is a value that is missing.
-    """
+    """Return tests of whether a value is missing; arguments are those of ``EngineColumn.absent``."""
     absent = column.isnull()
     if column.type().is_floating():  # for Spark, a float that is no number is NULL, too
         absent &= ~column.isnan().fill_null(False)
@@ -461,9 +454,7 @@ def _local(instant: Any, zone: str, *, times: bool) -> Any:
 _WIDE = "decimal(38, 0)"
 """Products of units have 61 bits, and hashes 60, so that sums of 2^64 records fit."""
 
-_POSTGRES = "postgres"
-"""Name of a backend of Ibis."""
-
+_POSTGRES = "postgres"  # name of a backend of Ibis
 _ALL = 2**62  # records
 _HEX_DIGITS = "0123456789abcdef"
 _HASHED = 15  # hexadecimal digits, which 64 bits with a sign hold

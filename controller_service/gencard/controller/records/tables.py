@@ -30,7 +30,7 @@ except ImportError:  # the extra ``ibis``, which opening a table names
 
 from gencard.controller.records import encoding
 from gencard.controller.records import table_codes as sql
-from gencard.controller.records.file_format import CLOSED_ENGINE, USUAL, silently
+from gencard.controller.records.file_format import CLOSED_ENGINE, USUAL, quoted, silently
 from gencard.controller.records.source import (
     Batch,
     Gathered,
@@ -57,12 +57,8 @@ from gencard.core.statistics.linear import UnitSums, unit_bounds
 from gencard.core.statistics.marginals import MOST_CELLS, cover, project
 from gencard.core.types import FloatArray, VersionKind
 
-_TABLE_CELLS = 10**6
-"""Largest number of cells of a table that is counted for many cliques: 8 MB."""
-
-_MOST_KEPT = 24
-"""Tables of a fingerprint, which are kept."""
-
+_TABLE_CELLS = 10**6  # largest number of cells of a table that is counted for many cliques: 8 MB
+_MOST_KEPT = 24  # tables of a fingerprint, which are kept
 _Counts = NDArray[np.int64]
 
 
@@ -72,13 +68,9 @@ class IbisTable:
 
     Args:
         run: Executes an expression and yields batches of Arrow.
-        identity: Text that identifies the table, whatever it contains.
         snapshot: Whether all statements see the same records, so that one check of the version is
             enough.
         instants: Columns whose values are instants by their type.
-
-    Every method may raise DatasetUnavailableError (the database cannot be reached, or refuses),
-    MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
     """
 
     run: Callable[[Any], Iterable[Any]]
@@ -244,13 +236,9 @@ class IbisTable:
             columns[f"n{axis}"] = ibis.cases((inside, 1), else_=0).cast("int64")
             columns[f"p{axis}"] = ibis.cases((inside, product), else_=0).cast("int64")
         grouped = table.select(cell=cell, **columns).group_by("cell")
-        query = grouped.aggregate(
-            **{
-                f"t{axis}": lambda own, name=name: sql.total(own[name])
-                for axis, name in enumerate(columns)
-            }
-        )
-        for cells, *totals in self._batches(query):
+        names_by_axis = enumerate(columns)
+        added = {f"t{axis}": lambda own, name=name: sql.total(own[name]) for axis, name in names_by_axis}
+        for cells, *totals in self._batches(grouped.aggregate(**added)):
             for axis, place in enumerate(places):
                 summed.add_totals(place, cells, totals[2 * axis], totals[2 * axis + 1])
 
@@ -330,7 +318,6 @@ class IbisTable:
         return *self.read(attributes, uncoded, most_records=most_records), None
 
     def number(self) -> int:
-        """Number of all records."""
         (batch,) = self._batches(self.records.aggregate(records=self.records.count()))
         return int(batch[0][0])
 
@@ -451,10 +438,7 @@ class _Held:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersonTable(StreamedRecords):
-    """A table of Ibis under its public schema, of persons of whom at most k records count.
-
-    Methods raise the errors of ``IbisTable`` and of ``Vault``.
-    """
+    """A table of Ibis under its public schema, of persons of whom at most k records count."""
 
     table: IbisTable
     coding: Coding
@@ -467,7 +451,6 @@ class PersonTable(StreamedRecords):
         return self.table.version_kind
 
     def digest(self, salt: bytes) -> str:
-        """Return the HMAC-SHA256 of the table's place, in hex: datasets on one table share records."""
         return self.table.digest(salt)
 
     def version(self, salt: bytes, digest: str = "") -> str:  # noqa: ARG002  # a file's version needs it
@@ -491,11 +474,9 @@ class PersonTable(StreamedRecords):
         return hmac.new(salt, text.encode(), sha256).hexdigest()
 
     def unzoned(self) -> dict[str, int]:
-        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
         return self.table.unzoned()
 
     def texts_by_value(self) -> dict[str, int]:
-        """Count values of text columns that are compared with labels as numbers."""
         return self.table.texts_by_value()
 
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
@@ -541,11 +522,10 @@ class PersonTable(StreamedRecords):
             sent = columns_sent[f"s{axis}"] = sql.value_of(column, attribute, reading)
             encoder = encoding.encoder_of(attribute, replace(reading, absent=()))
             if isinstance(encoder, encoding.TextEncoder):
-                numbers[attribute.name] = encoding.quoted(f"s{axis}", '"')
+                numbers[attribute.name] = quoted(f"s{axis}", '"')
                 continue
-            kind = (
-                "VARCHAR" if sent.type().is_string() else "DATE" if sent.type().is_date() else "DOUBLE"
-            )
+            kind = "DATE" if sent.type().is_date() else "DOUBLE"
+            kind = "VARCHAR" if sent.type().is_string() else kind
             numbers[attribute.name] = encoder.expression(encoding.EngineColumn(f"s{axis}", kind))
         query = self.persons.query(encoding.EngineColumn(_PERSON, "VARCHAR"), numbers, attributes)
         batches = self.table.stream(columns_sent)

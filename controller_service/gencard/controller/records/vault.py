@@ -26,9 +26,9 @@ from gencard.controller.records.file_format import (
     ParquetFolder,
     check_path,
     hmac_of,
-    literal,
     open_records,
     open_table,
+    quoted,
     silently,
 )
 from gencard.controller.records.schema_file import PublicSchema
@@ -72,9 +72,7 @@ MOST_HELD = 256 << 20
 MOST_COPIED = 256 << 20
 """Most bytes of columns to copy at once: half of the engine's memory; queries have the rest."""
 
-_FEW_BYTES = 8 << 20
-"""Size of CSV files below which one thread is enough."""
-
+_FEW_BYTES = 8 << 20  # size of CSV files below which one thread is enough
 _ENGINE = CLOSED_ENGINE | {"memory_limit": "512MiB"}
 
 
@@ -84,13 +82,8 @@ class Vault(StreamedRecords):
 
     Args:
         path: A CSV file with a header, a Parquet file, or a folder of Parquet files.
-        readings: How values of an attribute become levels, beyond labels and edges; by attribute.
-        persons: Persons of the records, and how many records of a person count; None without persons.
         memory: Numbers that ``held`` has read; None if each method reads the file.
         note: Sentences of ``held`` on the file as a whole, for the steward alone.
-
-    Every method may raise DatasetUnavailableError (the file is gone or garbled),
-    MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
     """
 
     path: Path
@@ -282,8 +275,8 @@ class _ReadNumbers:
 RecordSource: TypeAlias = "Vault | IbisTable | PersonTable"
 """Records under a public schema: they can be counted, checked, and read up to a bound.
 
-Every method may raise DatasetUnavailableError, MissingAttributeError, UndeclaredLevelError and
-EmptyDatasetError.
+Every method may raise DatasetUnavailableError (the file is gone or garbled, or the database cannot be
+reached or refuses), MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
 """
 
 
@@ -361,7 +354,7 @@ class OpenRecords:
         self._engine = silently(self._open)
         if is_parquet:
             # refused if it would unpack to far more than its size says
-            listed = folder.listed if folder else literal(str(self._path))
+            listed = folder.listed if folder else quoted(str(self._path))
             # a file without rows has no column, which is for others to refuse
             sums = "coalesce(sum(total_uncompressed_size), 0), count(DISTINCT path_in_schema)"
             ((unpacked, columns),) = self.rows(f"SELECT {sums} FROM parquet_metadata({listed})")  # noqa: S608
@@ -384,7 +377,7 @@ class OpenRecords:
         silently(self._engine.close)
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        allowed = self._folder.listed if self._folder else f"[{literal(str(self._path))}]"
+        allowed = self._folder.listed if self._folder else f"[{quoted(str(self._path))}]"
         few = not self.typed and self._path.stat().st_size < _FEW_BYTES
         # on a small file threads only wait for each other
         engine = duckdb.connect(":memory:", config=_ENGINE | ({"threads": 1} if few else {}))
@@ -508,17 +501,16 @@ def check_detected(path: Path, file_format: FileFormat) -> None:
         return
     with OpenRecords(path, file_format) as records:
         ((stated,),) = records.rows("SELECT count(*) FROM records")
-        detected = f"read_csv({literal(str(path))}, all_varchar = true, header = true, comment = '')"
+        detected = f"read_csv({quoted(str(path))}, all_varchar = true, header = true, comment = '')"
         with suppress(DatasetUnavailableError):  # by itself it could not read the file
             ((count,),) = records.rows(f"SELECT count(*) FROM {detected}")  # noqa: S608  # quoted
             if count != stated:
-                raise InvalidInputError(field="format", problem=_AMBIGUOUS)
-
-
-_AMBIGUOUS = (
-    "is not stated, and the file can be read in two ways, with different numbers of records; state "
-    "format.delimiter, quote, escape, comment, header and skip, as a new draft by `dataset add` does"
-)
+                problem = (
+                    "is not stated, and the file can be read in two ways, with different numbers of "
+                    "records; state format.delimiter, quote, escape, comment, header and skip, as a new "
+                    "draft by `dataset add` does"
+                )
+                raise InvalidInputError(field="format", problem=problem)
 
 
 def _check_footer(path: Path) -> None:

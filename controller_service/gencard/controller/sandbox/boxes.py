@@ -7,6 +7,7 @@ import signal
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -50,8 +51,7 @@ def ignore_hundredths(_hundredths: int) -> None:
     """Drop the progress of a program: it may depend on records."""
 
 
-_MOMENT = 0.5
-"""Seconds of runs after which the environment is checked."""
+_MOMENT = 0.5  # seconds of runs after which the environment is checked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +59,6 @@ class SandboxedProgram:
     """A program as a ``core.blackbox.BlackBox``; each call is a separate run.
 
     Args:
-        workload: The cliques of the card.
         values: For ordered attributes, the number that each code stands for, NaN for missing.
         relays: Whether its refusals of public input are raised as they are. Only a program that comes
             with Gencard may: a refusal in another program's own text may disclose records.
@@ -129,8 +128,7 @@ class SandboxedProgram:
         return BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
 
 
-_SHOWN = 60
-"""Characters of an answer that are quoted."""
+_SHOWN = 60  # characters of an answer that are quoted
 
 
 def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:
@@ -192,10 +190,8 @@ def _quoted(line: bytes) -> str:
 def _end(code: int) -> str:
     if code < 0 or code > 128:
         number = -code if code < 0 else code - 128
-        try:
+        with suppress(ValueError):
             return f"it was ended by signal {number} ({signal.Signals(number).name})"
-        except ValueError:
-            pass
     return f"it ended with exit code {code} before its answer was complete"
 
 
@@ -280,12 +276,10 @@ class FittingProgram(SandboxedProgram):
         The box checks its own bytes when it samples.
         """
         head, _, inner = saved.partition(b"\n")
-        try:
+        with suppress(GencardError, KeyError, TypeError):
             header = document_of(head, "fit")
             domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
             return SandboxedFit(self, domain, inner)
-        except (GencardError, KeyError, TypeError):
-            pass
         raise BlackBoxError(problem="the bytes are not a saved fit")
 
 
@@ -385,11 +379,9 @@ def check_isolation(isolation: Isolation, hidden: Path) -> None:
         program, Sandbox(SandboxLimits(wall_seconds=60), isolation, program.environment())
     )
     dataset = Dataset.of_columns(Domain.of({"a": 2}), [np.array([0, 1])])
-    try:
+    with suppress(GencardError):
         box(dataset, 1, seed=0)
         return
-    except GencardError:
-        pass
     raise IsolationError
 
 
@@ -486,9 +478,6 @@ def sandboxed_box_of(
     check_seconds: float = 0.0,
 ) -> BlackBox:
     """Return the box of a recipe, from the very bytes whose digest the recipe has.
-
-    Args:
-        values: For ordered attributes, the number that each code stands for, NaN for missing.
 
     Raises:
         GeneratorChangedError: The present files have another digest.

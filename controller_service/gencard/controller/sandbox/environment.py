@@ -43,9 +43,7 @@ from gencard.core.json_codecs import written
 BYTECODE = "__pycache__"
 """Python's compiled copies beside sources: in no RECORD with a hash, and never run in a sandbox."""
 
-_TICK = 0.1
-"""Seconds after which a further change is certain to get a later time than the last change."""
-
+_TICK = 0.1  # seconds after which a further change is certain to get a later time than the last change
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9._-]+")
 _OPTIONAL = re.compile(r"extra\s*==")
 
@@ -58,8 +56,7 @@ class _File(NamedTuple):
     changed: int
 
 
-_Values = tuple[str, int, int, int, int]
-"""Field values of a ``_File``."""
+_Values = tuple[str, int, int, int, int]  # field values of a ``_File``
 
 _hashes: dict[tuple[_File, str], str] = {}
 """Hashes of files that were read, by the files' identity at that time, and algorithm."""
@@ -122,8 +119,7 @@ def checked(names: Iterable[str]) -> Checked:
     return _checked[key]
 
 
-_TRIES = 5
-"""Number of comparisons of files that change meanwhile, for example during an installation."""
+_TRIES = 5  # number of comparisons of files that change meanwhile, for example during an installation
 
 
 def _compared(distributions: tuple[Installed, ...]) -> Checked:
@@ -172,10 +168,8 @@ def _is_installed(name: str) -> bool:
 
 
 def _distribution(name: str) -> importlib.metadata.Distribution:
-    try:
+    with suppress(PackageNotFoundError):
         return importlib.metadata.distribution(name)
-    except PackageNotFoundError:
-        pass
     raise _refusal(name, "is not installed")
 
 
@@ -236,7 +230,7 @@ def _has_hash(file: _File | None, expected: str) -> bool:
 def _files_in(paths: Iterable[str]) -> list[_Values]:
     """Return the identity of each file, as plain tuples: this runs before each run of a program."""
     left, files = list(paths), []
-    try:
+    with suppress(OSError):
         while left:
             path = left.pop()
             if not os.path.isdir(path) or os.path.islink(path):
@@ -249,8 +243,6 @@ def _files_in(paths: Iterable[str]) -> list[_Values]:
                     elif entry.name != BYTECODE:
                         left.append(entry.path)
         return files
-    except OSError:
-        pass
     raise GeneratorChangedError
 
 
@@ -498,8 +490,7 @@ ANALYSES = {
 }
 """Distributions that programs of analysts may declare, with the modules that they usually import."""
 
-_PATIENCE = 300.0
-"""Seconds for all of them."""
+_PATIENCE = 300.0  # seconds for all of them
 
 _READABLE = 0o022
 """Mode bits that a compiled copy must not have: write for others. In a sandbox another user reads it."""

@@ -18,12 +18,8 @@ from pathlib import Path
 
 from gencard.core.errors import InvalidInputError, IsolationError, JobLimitError
 
-_LEAST = 16
-"""MiB of address space in which a shell starts."""
-
-_THREADS = 16
-"""Largest number of threads of a sandbox's single process; they share its memory."""
-
+_LEAST = 16  # MiB of address space in which a shell starts
+_THREADS = 16  # largest number of threads of a sandbox's single process; they share its memory
 _MIB = 1 << 20
 
 _GRACE = 2
@@ -33,8 +29,7 @@ _FILES = 256
 """Open files of a process, the fewest that R starts with; each may be a pipe, which holds 64 KiB of the
 kernel's memory."""
 
-_SIGNALS = 256
-"""Signals and timers of a user that wait in the kernel."""
+_SIGNALS = 256  # signals and timers of a user that wait in the kernel
 
 
 class Isolation(StrEnum):
@@ -162,14 +157,9 @@ def tree_of(pid: int) -> Iterator[int]:
 
 
 _KIB = 1 << 10
-_EVERY = 0.1
-"""Seconds between looks."""
-
-_LOOKS = 2
-"""Consecutive checks over the bound before it acts: a process that forks may be counted twice."""
-
-_ENTRY = 1 << 10
-"""Bytes that the kernel takes for an entry of a folder in memory: inode and name."""
+_EVERY = 0.1  # seconds between looks
+_LOOKS = 2  # consecutive checks over the bound before it acts: a process that forks may be counted twice
+_ENTRY = 1 << 10  # bytes that the kernel takes for an entry of a folder in memory: inode and name
 
 Members = Callable[[], Iterable[Path]]
 """Returns the folder in /proc of each process in the sandbox; raises OSError if it cannot be seen."""

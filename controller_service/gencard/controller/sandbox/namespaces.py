@@ -174,7 +174,6 @@ class Argument:
     Args:
         position: Position of the argument, from 0.
         mask: The bits that are compared, of the lower 32.
-        allowed: Permitted values of these bits.
     """
 
     call: str
@@ -228,9 +227,7 @@ THREADS_ALONE = Argument("clone", (56, 220), 0, _NAMESPACES | _PIDFD | _THREAD, 
 """Replacement of the entry of ``clone`` above in a sandbox of one process."""
 
 
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-"""Offsets in ``struct seccomp_data`` (linux/seccomp.h)."""
-
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in ``struct seccomp_data`` (linux/seccomp.h)
 _LOAD, _AND, _EQUAL, _GREATER, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x06
 # ENOSYS and not EPERM: only then does glibc fall back from clone3, whose flags lie in memory that a
 # filter cannot read, to clone (moby/moby#42681).
@@ -310,9 +307,7 @@ class MemoryFiles(ExitStack):
         return descriptor
 
 
-_USERS = range(61_184, 65_520)
-"""User IDs that no account has, by convention of systemd."""
-
+_USERS = range(61_184, 65_520)  # user IDs that no account has, by convention of systemd
 _TRIES = 50
 
 
@@ -348,9 +343,7 @@ Files = Sequence[tuple[str, bytes]]
 """Path below the program's folder, and content."""
 
 _MIB = 1 << 20
-_AT_MOST = 2.0
-"""Seconds for a namespace to end."""
-
+_AT_MOST = 2.0  # seconds for a namespace to end
 _ALONE = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
 _SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add",
              "CAP_SETPCAP")  # fmt: skip
@@ -375,7 +368,14 @@ class Namespaces:
             calls = call_filter(platform.machine(), one_process=limits.processes == 1)
             work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
             words = [*_closed(), "--seccomp", str(memory.of(calls)), *self._root(files, memory, work)]
-            inside = [*_dropped(resources), *limited(limits, others=others(1)), *command]
+            dropped: list[str] = []
+            if os.geteuid() == 0:
+                # Processes are counted by user. A user of its own in each run prevents runs of one audit
+                # from having in common what the next run does not have.
+                user = str(resources.enter_context(sandbox_user()))
+                dropped = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
+                dropped += ["--inh-caps=-all", "--bounding-set=-all"]
+            inside = [*dropped, *limited(limits, others=others(1)), *command]
             self._start(words, inside, memory, errors=errors)
             self._user = resources.pop_all()
             return self._process
@@ -400,8 +400,11 @@ class Namespaces:
             for path, content in files
             for word in ("--perms", "0555", "--file", str(memory.of(content)), str(PROGRAM / path))
         ]
+        # no terminal, no shared memory, and so no /dev/zero either
+        paths = [f"/dev/{name}" for name in ("null", "random", "urandom")]
+        devices = [word for path in paths for word in ("--dev-bind", path, path)]
         hidden = [word for path in self._environment.hidden for word in ("--remount-ro", path)]
-        system = [*_devices(), *hidden, "--remount-ro", "/"]
+        system = ["--perms", "0755", "--dir", "/dev", *devices, *hidden, "--remount-ro", "/"]
         variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
         root = [*root_of(self._environment), *placed, *work]
         return [*root, *system, *variables, "--chdir", str(WORK)]
@@ -487,23 +490,3 @@ def _closed(capabilities: Sequence[str] = ()) -> list[str]:
 
 _OF_ZYGOTE = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
 """Capabilities to make namespaces and a working folder for each run, and to drop capabilities."""
-
-
-def _dropped(held: ExitStack) -> list[str]:
-    """Return the command by which root becomes, for good, a user that no other process has.
-
-    Processes are counted by user. A user of its own in each run prevents runs of one audit from having
-    in common what the next run does not have.
-    """
-    if os.geteuid() != 0:
-        return []
-    user = str(held.enter_context(sandbox_user()))
-    become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
-    return [*become, "--inh-caps=-all", "--bounding-set=-all"]
-
-
-def _devices() -> Iterator[str]:
-    """Yield options of devices: no terminal, no shared memory, and so no /dev/zero either."""
-    yield from ("--perms", "0755", "--dir", "/dev")
-    for name in ("null", "random", "urandom"):
-        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")

@@ -5,6 +5,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -25,9 +26,7 @@ from gencard.wire.canonical import digest_of
 
 MOST_FILES = 200
 MOST_BYTES = 16 << 20
-
-_MOST_IMPORTS = 100
-"""Modules that are loaded before runs, at most."""
+_MOST_IMPORTS = 100  # modules that are loaded before runs, at most
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:import[ \t]+([^\n#;(]{1,500})"
@@ -36,9 +35,7 @@ _IMPORT = re.compile(
 )
 """A line that imports, of bounded length: a text of any kind is searched in linear time."""
 
-_SEARCHED = 1 << 17
-"""Bytes at the beginning of a file in which imports are searched."""
-
+_SEARCHED = 1 << 17  # bytes at the beginning of a file in which imports are searched
 _COMMENT = re.compile(r"#[^\n]*")
 _PUBLIC = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z]\w*)*", re.ASCII)
 _NEVER = frozenset({"conftest", "setup", "test", "tests"})
@@ -91,7 +88,9 @@ class Program:
             raise _refusal("folder", "contains no files")
         if any(word.startswith("./") and word[2:] not in paths for word in command):
             raise _refusal("command", "names a file that is not in the folder")
-        if not (first == PYTHON or first.startswith("./") or _is_of_the_system(first)):
+        path = Path(first).resolve() if first.startswith("/") else Path()
+        is_of_the_system = any(map(path.is_relative_to, ("/usr", "/bin", "/sbin"))) and path.is_file()
+        if not (first == PYTHON or first.startswith("./") or is_of_the_system):
             raise _refusal(
                 "command",
                 "must begin with an interpreter: python, one of the system's, or ./ and a file",
@@ -184,7 +183,7 @@ def _imports_in(text: bytes) -> Iterator[str]:
 
 def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
     left = MOST_BYTES
-    try:
+    with suppress(OSError):
         paths = [path for path in sorted(folder.rglob("*")) if BYTECODE not in path.parts]
         for number, path in enumerate(path for path in paths if not _is_folder(path)):
             left -= path.lstat().st_size
@@ -193,8 +192,6 @@ def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
                 raise _refusal("folder", problem)
             yield path.relative_to(folder).as_posix(), path.read_bytes()
         return
-    except OSError:
-        pass
     raise _refusal("folder", "cannot be read")
 
 
@@ -203,13 +200,6 @@ def _is_folder(path: Path) -> bool:
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise _refusal("folder", "contains a link or a device; only files and folders are allowed")
     return stat.S_ISDIR(mode)
-
-
-def _is_of_the_system(interpreter: str) -> bool:
-    """Whether the sandbox shows the interpreter."""
-    path = Path(interpreter).resolve()
-    inside = any(path.is_relative_to(folder) for folder in ("/usr", "/bin", "/sbin"))
-    return interpreter.startswith("/") and inside and path.is_file()
 
 
 def _refusal(field_name: str, problem: str) -> InvalidInputError:

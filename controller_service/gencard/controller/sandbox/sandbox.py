@@ -52,15 +52,11 @@ from gencard.wire.black_box import AnswerReader, BoxRequest, HundredthsReport, l
 # bounds, filter of calls, and pipes, as a separate sandbox would have. No code of the script runs before
 # the fork: only modules of Gencard and of distributions that the program declares are loaded there.
 
-PYTHON_COMMAND = (
-    *(sys.executable, "-s", "-B", "-X", "faulthandler"),
-    *("-X", f"pycache_prefix={COMPILED}"),
-)
+PYTHON_COMMAND = (sys.executable, "-s", "-B", "-X", "faulthandler", "-X", f"pycache_prefix={COMPILED}")
 """Words that start Python in a sandbox, before the script."""
 
 _MIB = 1 << 20
-_PATIENCE = 300.0
-"""Seconds in which a zygote must have loaded its modules, on a busy machine too."""
+_PATIENCE = 300.0  # seconds in which a zygote must have loaded its modules, on a busy machine too
 
 _CREDENTIALS = struct.Struct("3i")
 """Credentials of unix(7): process, user and group of a message's sender, as the receiver sees them."""
@@ -105,7 +101,11 @@ class Zygote:
             run: ID of a process that was just forked, and waits.
         """
         if not self.is_checked:
-            _check_alone(_parent_of(run))
+            status = Path(f"/proc/{run}/status").read_text(encoding="ascii", errors="replace")
+            parents = [line.split()[1] for line in status.splitlines() if line.startswith("PPid:")]
+            if not parents:
+                raise OSError("the process has no parent")
+            _check_alone(Path("/proc") / parents[0])
             self.is_checked = True
 
 
@@ -113,13 +113,6 @@ def _end(keeper: Namespaces, process: subprocess.Popen[bytes], control: socket.s
     keeper.kill()
     process.wait()
     control.close()
-
-
-def _parent_of(pid: int) -> Path:
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
-        if line.startswith("PPid:"):
-            return Path("/proc") / line.split()[1]
-    raise OSError("the process has no parent")
 
 
 _PIPES = {"0", "1", "2"}
@@ -152,12 +145,6 @@ class ForkedRun:
     stdout: IO[bytes]
     stderr: IO[bytes] | None
     code: int | None = None
-
-    def poll(self) -> int | None:
-        """Return the program's exit code; None while it runs."""
-        with suppress(subprocess.TimeoutExpired):
-            return self.wait(0)
-        return None
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the program's exit code, or the code of the signal by which it was killed."""
@@ -371,8 +358,7 @@ the process and all processes that it started, even if it has ended by itself.
 """
 
 
-_LAST_SECONDS = 5.0
-"""Seconds that a program may take to end after its answer."""
+_LAST_SECONDS = 5.0  # seconds that a program may take to end after its answer
 
 MOST_WRITTEN = 1 << 16
 """Bytes of standard error to keep, from the end, where a traceback names the error."""
@@ -549,20 +535,16 @@ class Sandbox:
             try:
                 for data in exchange(into, out, sent, most=most, seconds=seconds):
                     take(data)
-                _check_end(process)
+                try:
+                    code = process.wait(_LAST_SECONDS)
+                except subprocess.TimeoutExpired:
+                    raise BlackBoxError(problem="it continues after its answer") from None
+                if code in {-signal.SIGXCPU, 128 + signal.SIGXCPU}:
+                    raise JobLimitError(what="CPU time for one run of a black box")
+                if code:
+                    raise BlackBoxError(problem="it ended without an answer")
             except BlackBoxError:
                 # A program that was killed for its memory looks like one that failed by itself; the
                 # watch knows.
                 watch.check()
                 raise
-
-
-def _check_end(process: Running) -> None:
-    try:
-        code = process.wait(_LAST_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise BlackBoxError(problem="it continues after its answer") from None
-    if code in {-signal.SIGXCPU, 128 + signal.SIGXCPU}:
-        raise JobLimitError(what="CPU time for one run of a black box")
-    if code:
-        raise BlackBoxError(problem="it ended without an answer")

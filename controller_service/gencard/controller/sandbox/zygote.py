@@ -41,10 +41,7 @@ _PEEK, _AT_ONCE = 0x02, 0x40
 """MSG_PEEK and MSG_DONTWAIT: see whether a message is there, and leave it for the forked process."""
 
 _MOST_DESCRIPTORS = 1 << 16
-
-_PASSES = 1 << 14
-"""The loop has run a random number of times, up to this, before the first run."""
-
+_PASSES = 1 << 14  # the loop has run a random number of times, up to this, before the first run
 _clone = ctypes.PYFUNCTYPE(None, *[ctypes.c_long] * 6)(("syscall", _LIBC))
 _recv = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)(
     ("recv", _LIBC)

@@ -198,11 +198,8 @@ def examined(workers: Mapping[str, str], folder: Path) -> dict[str, Member | Non
 PATIENCE = 30.0
 """Seconds without any fitting worker after which a job ends."""
 
-_RECONNECT = 1.0
-"""Seconds before a lost worker is asked again."""
-
-_SLACK = 120.0
-"""Seconds for the start of a process and the transfer, besides those of the run."""
+_RECONNECT = 1.0  # seconds before a lost worker is asked again
+_SLACK = 120.0  # seconds for the start of a process and the transfer, besides those of the run
 
 _MOST_LOST = 5
 """Calls of one worker that may be lost one after the other before it is left out of the job."""
@@ -213,8 +210,6 @@ class ClusterBox:
     """A black box whose runs are performed by workers; see ``core.blackbox.ManyRunsBox``.
 
     Args:
-        workers: Address of each worker, by its name.
-        folder: Files of the controller's certificate.
         here: The same box on this machine. It makes the runs that a worker reports as failed, so that no
             worker's word alone ends an audit.
         seconds: Time in which a worker must answer one order.
@@ -307,7 +302,15 @@ class _Batch:
                 member = connection.describe()
                 # another version may be replaced by the right one while the job waits
                 if member.fits:
-                    ends = self._use(connection, member)
+                    ends: list[type[Exception]] = []
+                    places = [
+                        threading.Thread(target=self._place, args=(connection, ends), daemon=True)
+                        for _ in range(min(member.runs, len(self._seeds)))
+                    ]
+                    for place in places:
+                        place.start()
+                    for place in places:
+                        place.join()
                     if any(issubclass(end, WorkerRefusedError) for end in ends):
                         break
                     lost = lost + 1 if all(issubclass(end, WorkerLostError) for end in ends) else 0
@@ -315,19 +318,6 @@ class _Batch:
         with self._changed:
             self._candidates -= 1
             self._changed.notify_all()
-
-    def _use(self, connection: WorkerConnection, member: Member) -> list[type[Exception]]:
-        """Fill all places of a worker until each has ended; why each did."""
-        ends: list[type[Exception]] = []
-        places = [
-            threading.Thread(target=self._place, args=(connection, ends), daemon=True)
-            for _ in range(min(member.runs, len(self._seeds)))
-        ]
-        for place in places:
-            place.start()
-        for place in places:
-            place.join()
-        return ends
 
     def _place(self, connection: WorkerConnection, ends: list[type[Exception]]) -> None:
         while (number := self._taken()) is not None:

@@ -9,6 +9,7 @@ Nothing is written to a disk, and no text of an error leaves: it may quote a rec
 import json
 import secrets
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -37,8 +38,7 @@ from gencard.wire.canonical import digest_of
 _PACKAGES = ("core", "boxes", "wire", "v1", "measures", "analysis", "run", "controller")
 """Packages whose sources must be identical on worker and controller."""
 
-_BESIDE_CODES = 1_024
-"""Bytes of an answer besides its codes, at most."""
+_BESIDE_CODES = 1_024  # bytes of an answer besides its codes, at most
 
 
 @cache
@@ -102,10 +102,8 @@ class SentOrder:
         if outcome == "refused":
             raise WorkerRefusedError
         if outcome == "codes":
-            try:
+            with suppress(ValueError, GencardError):
                 return _dataset(self.domain, self.rows, message.codes)
-            except (ValueError, GencardError):
-                pass
             raise MalformedAnswerError("rows of a wrong size, or codes outside the declared domain")
         if outcome == "failed" and message.failed:
             return None
@@ -164,11 +162,9 @@ def _dataset(domain: Domain, rows: int, codes: bytes) -> Dataset:
 
 def order_of(content: bytes) -> RunOrder:
     message = RunOrder()
-    try:
+    with suppress(DecodeError):
         message.ParseFromString(content)
         return message
-    except DecodeError:
-        pass
     raise InvalidInputError(field="order", problem="is not a RunOrder")
 
 

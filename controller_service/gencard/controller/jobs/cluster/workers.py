@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,7 @@ from gencard.v1 import worker_pb2, worker_pb2_grpc
 from gencard.wire.keys import Identity, Role
 
 _COMMAND = (sys.executable, "-I", "-m", "gencard.controller.jobs.cluster.orders")
-_MOST_ORDER = 1 << 30
-"""Bytes of the largest order that a worker holds in memory."""
-
+_MOST_ORDER = 1 << 30  # bytes of the largest order that a worker holds in memory
 _SPARE_THREADS = 8
 _WAITING_CALLS = 64
 _OPTIONS = (
@@ -173,12 +171,10 @@ class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
     def _check(self, context: grpc.ServicerContext) -> None:
         """End the call of any member but the controller: a worker's key must not open other workers."""
         certificates: Any = context.auth_context().get("x509_pem_cert", ())
-        try:
+        with suppress(ValueError, UnauthenticatedError):
             (pem,) = certificates
             if Identity.of_certificate(x509.load_pem_x509_certificate(pem)) == self._controller:
                 return
-        except (ValueError, UnauthenticatedError):
-            pass
         context.abort(grpc.StatusCode.PERMISSION_DENIED, "not the controller")
 
 
@@ -198,8 +194,7 @@ def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]
         options=_OPTIONS,
         maximum_concurrent_rpcs=runs + _WAITING_CALLS,
     )
-    controller = _controller(files)
-    servicer = _Servicer(controller, processes, runs)
+    servicer = _Servicer(_controller(files), processes, runs)
     worker_pb2_grpc.add_WorkerServiceServicer_to_server(servicer, server)
     authority, certificate = ((files / file).read_bytes() for file in MEMBER_FILES[:2])
     pair = (secret_bytes(files / MEMBER_FILES[2], "--files"), certificate)
@@ -218,14 +213,12 @@ def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]
 
 
 def _controller(files: Path) -> Identity:
-    try:
+    with suppress(ValueError, x509.ExtensionNotFound, UnauthenticatedError):
         certificate = x509.load_pem_x509_certificate((files / MEMBER_FILES[1]).read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         (uri,) = names.get_values_for_type(x509.UniformResourceIdentifier)
         own = Identity.of(uri)
         if names.get_values_for_type(x509.DNSName):
             return Identity(own.trust_domain, own.project, Role.CONTROLLER, CLUSTER_CONTROLLER)
-    except (ValueError, x509.ExtensionNotFound, UnauthenticatedError):
-        pass
     problem = "has a certificate that is not a worker's; make one with `worker certificate`"
     raise InvalidInputError(field="--files", problem=problem)
