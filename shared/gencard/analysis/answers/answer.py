@@ -265,8 +265,6 @@ class NoiseRule:
         place: A table, or ``SCALARS``; names in brackets after it do not count.
         columns: Columns of the table, or names of scalars; all where there are none.
         scale: Scale on which errors and bounds are symmetric.
-        error: The standard error.
-        bounds: The ends of the interval.
         pvalue: P value of the test that the number is 0 on its scale.
         size: Column with the records that the row rests on.
     """

@@ -68,7 +68,6 @@ class NaiveBayes:
 
     @property
     def features(self) -> Clique:
-        """The attributes of all terms, each once."""
         return tuple(dict.fromkeys(name for term in self.terms for name in term))
 
     def scores(self, codes: IntArray) -> FloatArray:
@@ -200,8 +199,6 @@ def _likelihood(
     """Return the likelihood of the tree and of independent attributes.
 
     Args:
-        counts: Of each attribute.
-        tables: Of each edge.
         information: Of each edge, in nats.
     """
     n = float(counts[0].sum())

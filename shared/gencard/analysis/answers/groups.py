@@ -55,8 +55,6 @@ class SummedGroups:
     """Records by group, of which sums of the values and of their squares are known.
 
     Args:
-        sizes: Records of each group.
-        means: Of the values.
         variances: With one degree of freedom less than records; NaN for a single record, and where
             only ``within`` is known.
         within: Sum of squared differences from the group's mean, over all groups.
@@ -82,7 +80,6 @@ class Groups:
 
     @property
     def sizes(self) -> FloatArray:
-        """Records of each group."""
         return np.asarray(self.counts.sum(axis=1))
 
     @property

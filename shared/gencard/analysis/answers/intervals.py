@@ -410,7 +410,6 @@ def covariance_with_noise(equations: Equations, margins: Margins, sampling: Floa
 
 
 def linear_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
-    """The equations of an answer by ``linear_answer``."""
     estimated(answer)
     model = NoisyFits(margins, question, question.model())
     columns = np.arange(len(model.design.columns))
@@ -454,14 +453,12 @@ AT_MOST = "the noise is as large as the residuals: standard errors are at most t
 
 
 def logistic_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
-    """The equations of an answer by ``logistic_answer``."""
     response = question.model().required_response()
     events = one_number(response.attribute, events_of(margins, response))
     return _choice_noise(margins, question.model(), estimated(answer), events, "")
 
 
 def multinomial_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
-    """The equations of an answer by ``multinomial_answer``."""
     response = question.model().required_response()
     counts = margins.counts((response.attribute,))
     levels = np.flatnonzero(occurring(margins, (response.attribute,)))[1:]
@@ -473,7 +470,6 @@ def multinomial_noise(margins: Margins, question: CheckedQuestion, answer: Analy
 def _choice_noise(
     margins: Margins, design: Design, coefficients: Coefficients, responses: Block, prefix: str
 ) -> Equations:
-    """Args: prefix: Of the names of the first equation's coefficients."""
     params = np.reshape(coefficients.params, (len(responses.values), -1))
     names = [name.removeprefix(prefix) for name in coefficients.names[: params.shape[1]]]
     places = np.array([design.names.index(name) for name in names], dtype=np.int64)
@@ -482,7 +478,6 @@ def _choice_noise(
 
 
 def poisson_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
-    """The equations of an answer by ``poisson_answer``."""
     design, coefficients = question.model(), estimated(answer)
     places = places_of(design, coefficients)
     return count_equations(
@@ -495,7 +490,6 @@ def poisson_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisA
 
 
 def loglinear_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
-    """The equations of an answer by ``loglinear_answer``."""
     design, coefficients = question.model(), estimated(answer)
     places = places_of(design, coefficients)
     codes = open_cells(margins, design).codes
@@ -607,7 +601,6 @@ def _tested(
         columns: Columns of the model in which the term is tested.
         own: Columns of the term.
         scale: Variance of the residuals.
-        degrees: Degrees of freedom of the residuals.
     """
     try:
         fit = model.fit(columns)

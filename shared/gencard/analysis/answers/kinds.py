@@ -184,8 +184,6 @@ class AnalysisKind:
     Args:
         family: Name of the group of analyses that this kind belongs to, for people.
         answer: From margins that determine the question's cliques.
-        has_design: Whether it needs a model matrix.
-        options: Names of the options that the analysis takes beside the formula.
         numbers: Sides of the formula, "response" and "terms", whose levels it takes as numbers, where it
             has no model matrix.
         equations: What the coefficients solve, so that their intervals know the noise; None where the
@@ -251,9 +249,6 @@ KINDS: Mapping[Analysis, AnalysisKind] = {
 
 def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> AnalysisKind:
     """Return how an analysis is answered.
-
-    Args:
-        options: Names of what it is told beside the formula.
 
     Raises:
         InvalidInputError: Nothing answers such an analysis, or it has no such option.
@@ -343,7 +338,6 @@ class StoredRecords:
     """Records with numbers, none of which is missing.
 
     Args:
-        dataset: The coded records.
         numbers: By name: attributes, and functions of them, shape ``(n,)`` each.
     """
 
@@ -360,7 +354,6 @@ class StoredRecords:
         return self.dataset.codes[:, list(self.dataset.domain.axes(attributes))].astype(np.int64)
 
     def take(self, kept: Mask) -> "StoredRecords":
-        """Some of the records."""
         numbers = {name: one[kept] for name, one in self.numbers.items()}
         return StoredRecords(self.dataset.take(np.flatnonzero(kept)), numbers)
 

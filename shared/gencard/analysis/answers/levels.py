@@ -46,7 +46,6 @@ class TableSide:
     """The levels on one side of a table.
 
     Args:
-        names: For people.
         places: Positions among all cells of the side's attributes, in row-major order.
         keys: What each level stands for; the positions where nothing was said.
     """
@@ -79,7 +78,6 @@ class LevelTable:
 
     @property
     def n(self) -> float:
-        """Number of records."""
         return float(self.counts.sum())
 
 

@@ -89,7 +89,6 @@ class SummedMargins(Margins, Protocol):
 
 
 def records_of(margins: Margins) -> float:
-    """The number of records."""
     return float(margins.counts(()))
 
 
@@ -384,8 +383,6 @@ class Within:
     """Margins of the part of the records whose levels of some attributes are among chosen ones.
 
     Args:
-        whole: The margins of all records.
-        attributes: Attributes whose levels choose the part.
         chosen: True for each chosen cell, shape ``whole.domain.project(attributes).sizes``.
     """
 
@@ -447,7 +444,6 @@ class Present(Margins):
 
     Args:
         whole: The margins of all records; they have sums.
-        names: Attributes with a missing level.
     """
 
     whole: Margins

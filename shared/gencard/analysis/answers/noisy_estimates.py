@@ -350,7 +350,6 @@ class _Number:
 
     @property
     def total(self) -> float:
-        """Standard error with noise."""
         return sqrt(self.error**2 + self.spread**2)
 
     @property
@@ -395,7 +394,6 @@ def _coefficients(
     """The coefficients with the noise; None where one of them is left out.
 
     Args:
-        covariance: Covariance of the noise in all numbers.
         factors: Factors on the standard errors of all numbers; NaN for numbers that are left out.
         places: Positions of the coefficients among the numbers.
     """

@@ -165,8 +165,6 @@ class Features:
     """Statistics of the records that a likelihood needs.
 
     Args:
-        cells: The cells of the features that hold somebody.
-        columns: The model matrix over them.
         sums: Sums of the columns times each function of the response, shape ``(functions, kept)``, in
             the units of ``columns.matrix``.
     """

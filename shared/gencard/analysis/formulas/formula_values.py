@@ -323,7 +323,6 @@ def evaluated(
     """The value of a function in each cell.
 
     Args:
-        code: As it stands in the formula.
         numbers: For attributes that are numbers, the number in each cell.
         labels: For all attributes, the level in each cell.
 

@@ -80,7 +80,6 @@ class _Reading:
     """The factors of one formula.
 
     Args:
-        possible: Levels of each attribute that the population leaves.
         stored: Attributes whose numbers count as the records have them.
     """
 
@@ -153,9 +152,6 @@ def grouping_of(text: str, coding: Coding, possible: Mapping[str, Mask]) -> Grou
     """The groups that functions of a formula make; None where they make none.
 
     Also a function that no run takes makes groups, by its values: runs of before may hold it.
-
-    Args:
-        possible: Levels of each attribute that the population leaves.
     """
     reading = _Reading.of(text, coding, possible)
     written = reading.written

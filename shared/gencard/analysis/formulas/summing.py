@@ -47,7 +47,6 @@ class AnswerRequest:
     """A question as an analyst sends it.
 
     Args:
-        values: Numbers of levels that the analyst gives.
         where: Which records; "" for all.
         missing: One of ``MISSING_CHOICES``.
     """
@@ -117,7 +116,6 @@ class AnswerRequest:
         Numbers that are summed have their marginals by levels, too: rows are made of these.
 
         Args:
-            rows: False where no rows are made.
             levels: Levels count as one number each.
 
         Raises:

@@ -65,7 +65,6 @@ class NumberedRecords:
     most_records: int = 1
 
     def groups(self, one: Sum) -> IntArray:
-        """Return the group of each record; see ``sum_groups``."""
         return sum_groups(one, self.dataset, self.coding)
 
     def values(self, of: Clique) -> FloatArray:
@@ -179,7 +178,6 @@ def judged_sums(
     """Judge the exact sums of a card, beside its own counts and all that was released before.
 
     Args:
-        rules: Threshold, dominance, p per cent and influence.
         transform: Checks that the card's marginals pass; counts of populations are judged as these.
         released: Exact counts of the card itself among them, but not its sums.
     """

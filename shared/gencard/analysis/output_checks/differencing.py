@@ -59,7 +59,6 @@ class Condition:
     """Membership of cells of some attributes.
 
     Args:
-        attributes: In the order of the axes.
         cells: True where a record of this cell is in.
     """
 

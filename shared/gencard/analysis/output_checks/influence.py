@@ -47,7 +47,6 @@ class GroupSums:
     """Sizes, means and sums of squares of groups, with one record fewer where a record is left out.
 
     Args:
-        sizes: Records of each group.
         means: NaN in an empty group.
         squares: Sums of squared distances from the means.
         scale: Largest magnitude of a value, to which rounding errors are relative.

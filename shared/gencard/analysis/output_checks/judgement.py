@@ -207,7 +207,6 @@ class Judgement:
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """Verdict on each part."""
         return tuple(Mark(part, verdict.colour, verdict.broken) for part, verdict in self.parts)
 
 
@@ -286,7 +285,6 @@ def _of_survival(
 
 
 def clique_name(clique: Clique) -> str:
-    """Attributes as they stand in a judgement."""
     return " × ".join(clique) or "all"
 
 

@@ -103,7 +103,6 @@ def _scalar(one: Scalar, records: float, rules: Rules) -> Scalar:
 
 
 def _unit(one: Scalar, records: float, rules: Rules) -> float:
-    """The unit to which the value of a scalar is rounded."""
     value, name = one.value or 0.0, base_name(one.name)
     if one.standard_error is not None:
         return rounding.unit_by_error(value, one.standard_error)
@@ -422,7 +421,6 @@ class Slopes:
     """Numbers of an answer, and their derivatives by counts.
 
     Args:
-        attributes: Of the formula.
         names: Where each number stands in the answer.
         values: Before they are rounded, shape ``(numbers,)``.
         units: To which they are rounded.

@@ -131,13 +131,8 @@ class Contributions:
 
     Args:
         counts: Records with a value.
-        totals: Sum of the values.
         largest: The largest value; 0 in an empty group.
-        two_largest: Sum of the two largest values.
         several_largest: Sum of as many as the (n, k) rule says.
-        negative: Whether a value is below 0.
-        constant: Whether all values are the same.
-        missing: Whether some record has no value.
     """
 
     counts: IntArray
