@@ -522,8 +522,21 @@ def _answer(
     if len(analysis.sizes) == 2:
         scalars.append(Scalar("normal_error", normal_error(analysis)))
     answer = AnalysisAnswer(question.kind, question.text, records_of(margins))
-    tables = _tables(analysis, classes.names, features)
-    return predicted.beside(answer, tuple(scalars), tables, classes.names)
+    names = classes.names
+    coefficients, intercepts = analysis.scores
+    roots, scalings = analysis.roots
+    axes = tuple(f"ld_{place}" for place in range(len(roots)))
+    functions = np.column_stack([intercepts, coefficients])
+    tables = (
+        table_of("priors", names, ("prior",), analysis.priors[:, None]),
+        table_of("means", names, features, analysis.means),
+        table_of("covariance", features, features, analysis.covariance),
+        table_of("coef", names, ("Intercept", *features), functions),
+        table_of("scalings", features, axes, scalings),
+        table_of("explained_variance_ratio", axes, ("ratio",), (roots / roots.sum())[:, None]),
+        table_of("distances", names, names, analysis.distances),
+    )
+    return predicted.beside(answer, tuple(scalars), tables, names)
 
 
 def _of_sums(
@@ -568,21 +581,3 @@ def _checked(
         problem = "there is only one class, or attributes are collinear within the classes"
         raise NoEstimateError(kind=question.kind, problem=problem)
     return Discriminant(sizes, by_class, within)
-
-
-def _tables(
-    analysis: Discriminant, classes: tuple[str, ...], features: Clique
-) -> tuple[AnswerTable, ...]:
-    coefficients, intercepts = analysis.scores
-    roots, scalings = analysis.roots
-    axes = tuple(f"ld_{place}" for place in range(len(roots)))
-    functions = np.column_stack([intercepts, coefficients])
-    return (
-        table_of("priors", classes, ("prior",), analysis.priors[:, None]),
-        table_of("means", classes, features, analysis.means),
-        table_of("covariance", features, features, analysis.covariance),
-        table_of("coef", classes, ("Intercept", *features), functions),
-        table_of("scalings", features, axes, scalings),
-        table_of("explained_variance_ratio", axes, ("ratio",), (roots / roots.sum())[:, None]),
-        table_of("distances", classes, classes, analysis.distances),
-    )

@@ -288,7 +288,7 @@ class _Maker:
                 "C(...), in answers from psi also values={...}"
             )
             raise wrong_factor(self.text, factor, problem)
-        return value.as_levels if value.truth else value
+        return Levels((value.values != 0).astype(np.int64), TRUTHS) if value.truth else value
 
     def _response(self) -> Response | None:
         if self.written.response is None:

@@ -268,9 +268,8 @@ def _check_ends(reading: _Reading, factor: str, name: str) -> None:
     coding = reading.coding.attribute(name).coding
     if name not in reading.stored or not isinstance(coding, Edges):
         return
-    numbers = np.asarray(coding.ends, dtype=np.float64)[
-        reading.levels(name)[: len(coding.ends)]
-    ].reshape(-1)
+    possible = reading.levels(name)[: len(coding.ends)]
+    numbers = np.asarray(coding.ends, dtype=np.float64)[possible].reshape(-1)
     values = function_values(factor, name, numbers)
     steps = np.diff(values)
     if not np.isfinite(values).all():
@@ -299,9 +298,7 @@ class _FactorForm:
 
     @classmethod
     def of(cls, tree: ast.expr, names: Mapping[str, str | None]) -> "_FactorForm":
-        """Args:
-        names: Attributes, and the words that stand for attributes in backticks.
-        """
+        """Read a factor; ``names``: attributes, and words that stand for attributes in backticks."""
         if isinstance(tree, ast.Call) and function_of(tree) in CODINGS:
             plain = bool(tree.args) and _is_attribute(tree.args[0], names)
             return cls(is_plain=plain, is_coded=True, is_group=not plain)

@@ -29,10 +29,7 @@ from gencard.core.statistics.marginals import maximal
 MISSING_CHOICES = ("level", "drop")
 """Treatments of missing values: make them a level of their own, or leave their records out."""
 
-_RANKED = {
-    *(("test", "mann-whitney"), ("test", "kruskal")),
-    *(("method", "spearman"), ("method", "kendall")),
-}
+_RANKED = {("test", "mann-whitney"), ("test", "kruskal"), ("method", "spearman"), ("method", "kendall")}
 """Options of analyses of ranks: those of the levels in their order."""
 
 _LINEAR = "Write the response as a linear function of one attribute, with no condition on its levels;"

@@ -287,9 +287,7 @@ class _Ranges:
     """
 
     def __init__(self, sums: _Sums, codes: IntArray, counts: IntArray) -> None:
-        self.sums = sums
-        self.codes = codes
-        self.counts = counts
+        self.sums, self.codes, self.counts = sums, codes, counts
         self.low = sums.within @ counts - sums.values
         self.high = sums.touched @ counts - sums.values
         self.least, self.most = self.low.copy(), self.high.copy()  # inside the classes alone

@@ -414,13 +414,7 @@ class _Linear:
     def largest(
         self, weights: FloatArray, low: FloatArray, most: float, *, interior: bool
     ) -> FloatArray | None:
-        """The change that makes a weighted sum largest; None if the solver finds none.
-
-        Args:
-            low: The least change of each class.
-            most: The largest of any.
-            interior: See ``Program.fraction``.
-        """
+        """The change, from ``low`` to ``most``, that makes a weighted sum largest, if one is found."""
         self._solver.setOptionValue("solver", "ipm" if interior else "simplex")
         size = len(self._classes)
         high = np.full(size, highspy.kHighsInf if np.isinf(most) else most)
