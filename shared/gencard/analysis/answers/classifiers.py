@@ -515,10 +515,8 @@ def _answer(
 ) -> AnalysisAnswer:
     features = attributes_of(question, 2)[1:]
     value, f, degrees = analysis.wilks
-    scalars = [
-        Scalar("wilks_lambda", value),
-        Scalar("fvalue", f, None, degrees, float(special.fdtrc(*degrees, f))),
-    ]
+    test = Scalar("fvalue", f, None, degrees, float(special.fdtrc(*degrees, f)))
+    scalars = [Scalar("wilks_lambda", value), test]
     if len(analysis.sizes) == 2:
         scalars.append(Scalar("normal_error", normal_error(analysis)))
     answer = AnalysisAnswer(question.kind, question.text, records_of(margins))

@@ -319,7 +319,10 @@ def with_noise(
         total = covariance_with_noise(own, margins, sampling)
         params = np.array(plain.params)
         coefficients = coefficients_of(plain.names, params, total, plain.degrees)
-        known = _given(replace(answer, coefficients=coefficients), question)
+        fitted = replace(answer, coefficients=coefficients)
+        numbers = numbers_of(fitted).items()
+        given = {at: one for at, one in numbers if use_of(question.kind, at) is Use.GIVEN}
+        known = rebuilt(fitted, given)
         part = np.sqrt(np.maximum(np.diag(total) - np.diag(sampling), 0.0))
         rows = tuple(f"{COEFFICIENTS}: {name}" for name in plain.names)
         beside = table_of(NOISE, rows, ("std",), part[:, None])
@@ -349,12 +352,6 @@ def on_noisy_counts(analysis: Callable[[Margins], AnalysisAnswer], margins: Marg
         raise
     except (ComputationError, ArithmeticError, ValueError):  # roots and logarithms of negative counts
         raise NoiseDrownsError from None
-
-
-def _given(answer: AnalysisAnswer, question: CheckedQuestion) -> AnalysisAnswer:
-    numbers = numbers_of(answer)
-    given = {at: value for at, value in numbers.items() if use_of(question.kind, at) is Use.GIVEN}
-    return rebuilt(answer, given)
 
 
 def _notes(known: AnalysisAnswer, answer: AnalysisAnswer, stddev: float) -> tuple[str, ...]:
@@ -586,9 +583,8 @@ def f_with_noise(margins: Margins, question: CheckedQuestion, known: AnalysisAns
         scale = full.rss / full.degrees
         rows.append(_tested(model, columns, places[1 + place], scale, full.degrees))
     names = tuple(":".join(term) for term in terms)
-    table = table_of(
-        "anova", (*names, "Residual"), _COLUMNS, np.array([*rows, (full.degrees, np.nan, np.nan)])
-    )
+    rows.append((full.degrees, np.nan, np.nan))
+    table = table_of("anova", (*names, "Residual"), _COLUMNS, np.array(rows))
     return replace(known, tables=(table, *known.tables))
 
 

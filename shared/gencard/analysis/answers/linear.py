@@ -265,9 +265,8 @@ def least_squares(gram: Gram, n: float) -> LinearFit:
         gram: Inner products of the columns, then a constant, then the response.
     """
     size = len(gram.divisors)
-    kept, params, inverse, (rest, rss) = (
-        _solved(gram) if size - 2 <= MOST_EXACT else _solved_in_floats(gram)
-    )
+    solved = _solved if size - 2 <= MOST_EXACT else _solved_in_floats
+    kept, params, inverse, (rest, rss) = solved(gram)
     records, y1 = gram.product(size - 2, size - 2), gram.product(size - 2, size - 1)
     constant = rest * 10**9 < records
     tss = gram.product(size - 1, size - 1) - (y1 * y1 / records if constant else 0)

@@ -103,15 +103,12 @@ class _Reading:
 
     def values(self, factor: str, own: Clique) -> Factor:
         """Value of a factor in each cell of its attributes that the population may have."""
-        numbers, labels = numbers_of(self.coding), {}
+        numbers, labels, given = numbers_of(self.coding), {}, {}
         codes = every_cell([np.flatnonzero(self.levels(name)) for name in own]).T
         for name, code in zip(own, codes, strict=True):
             labels[name] = Levels(code, self.coding.attribute(name).coding.level_names)
-        given = {
-            name: np.asarray(numbers[name])[code]
-            for name, code in zip(own, codes, strict=True)
-            if name in numbers
-        }
+            if name in numbers:
+                given[name] = np.asarray(numbers[name])[code]
         return evaluated(factor, given, labels)
 
     def group(self, factor: str, own: Clique) -> GroupFactor:

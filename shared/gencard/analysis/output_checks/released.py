@@ -517,9 +517,8 @@ def slopes_of(question: CheckedQuestion, margins: RecordMargins, rules: Rules) -
     centre = cells.codes[np.argmax(cells.counts)]
 
     def slope(codes: IntArray) -> FloatArray:
-        more = RecordMargins.of(
-            Dataset(domain, np.vstack([cells.codes, codes])), np.append(cells.counts, _RECORD)
-        )
+        dataset = Dataset(domain, np.vstack([cells.codes, codes]))
+        more = RecordMargins.of(dataset, np.append(cells.counts, _RECORD))
         values = {one.name: one.value for one in numbers_of(plain_answer(question, more), USUAL_RULES)}
         moved = np.array([values.get(one.name, np.nan) for one in numbers])
         return (moved - [one.value for one in numbers]) / _RECORD
