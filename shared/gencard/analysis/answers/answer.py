@@ -265,8 +265,6 @@ class NoiseRule:
         place: A table, or ``SCALARS``; names in brackets after it do not count.
         columns: Columns of the table, or names of scalars; all where there are none.
         scale: Scale on which errors and bounds are symmetric.
-        error: The standard error.
-        bounds: The ends of the interval.
         pvalue: P value of the test that the number is 0 on its scale.
         size: Column with the records that the row rests on.
     """
@@ -295,6 +293,8 @@ class NoiseRule:
 
 
 _BOUNDS = (("", "lower"), ("", "upper"))
+_TABLES = (("lower", ""), ("upper", ""))
+_ERROR, _PVALUE = ("", "standard_error"), ("", "pvalue")
 _MEANS = (
     NoiseRule("means", ("mean",), Use.INTERVAL, error=("", "std_mean"), bounds=_BOUNDS, size="nobs"),
     NoiseRule("means", ("var", "std"), size="nobs"),
@@ -318,11 +318,7 @@ RULES: Mapping[Analysis, tuple[NoiseRule, ...]] = {
         # The interval of a ratio is in the table "ratios", or that of its logarithm.
         NoiseRule(SCALARS, ("oddsratio", "riskratio", "oddsratio_pooled"), Use.INTERVAL, LOG),
         NoiseRule(
-            SCALARS,
-            ("log_oddsratio", "log_riskratio"),
-            Use.INTERVAL,
-            error=("", "standard_error"),
-            pvalue=("", "pvalue"),
+            SCALARS, ("log_oddsratio", "log_riskratio"), Use.INTERVAL, error=_ERROR, pvalue=_PVALUE
         ),
     ),
     Analysis.MEANS: _MEANS,
@@ -330,28 +326,17 @@ RULES: Mapping[Analysis, tuple[NoiseRule, ...]] = {
     Analysis.TTEST: (*_MEANS, NoiseRule(SCALARS, ("cohens_d", "auc"))),
     Analysis.ANOVA: _MEANS,
     Analysis.CORRELATION: (
-        NoiseRule(
-            "correlation",
-            (),
-            Use.INTERVAL,
-            CORRELATION,
-            bounds=(("lower", ""), ("upper", "")),
-            pvalue=("pvalues", ""),
-        ),
+        NoiseRule("correlation", (), Use.INTERVAL, CORRELATION, bounds=_TABLES, pvalue=("pvalues", "")),
         NoiseRule("nobs"),
         # The interval of the only pair is in the tables.
         NoiseRule(
-            SCALARS,
-            ("pearsonr", "spearmanr", "kendalltau"),
-            Use.INTERVAL,
-            CORRELATION,
-            pvalue=("", "pvalue"),
+            SCALARS, ("pearsonr", "spearmanr", "kendalltau"), Use.INTERVAL, CORRELATION, pvalue=_PVALUE
         ),
     ),
     Analysis.POLYCHORIC: (
         NoiseRule("correlation", (), Use.INTERVAL, error=("standard errors", "")),
         NoiseRule("nobs"),
-        NoiseRule(SCALARS, ("rho",), Use.INTERVAL, error=("", "standard_error")),
+        NoiseRule(SCALARS, ("rho",), Use.INTERVAL, error=_ERROR),
     ),
     Analysis.COMPONENTS: tuple(
         map(NoiseRule, ("explained_variance", "components", "loadings", "attributes"))
@@ -457,10 +442,8 @@ def numbers_of(answer: AnalysisAnswer) -> Numbers:
 def without_errors(answer: AnalysisAnswer) -> AnalysisAnswer:
     """The answer without standard errors, bounds and p values, which follow from other numbers."""
     others = {(rule.place, other) for rules in RULES.values() for rule in rules for other in rule.others}
-    beside = {(place or own, column) for own, (place, column) in others} | {
-        (SCALARS, "standard_error"),
-        (SCALARS, "pvalue"),
-    }
+    beside = {(place or own, column) for own, (place, column) in others}
+    beside |= {(SCALARS, "standard_error"), (SCALARS, "pvalue")}
     kept = {
         at: value
         for at, value in numbers_of(answer).items()

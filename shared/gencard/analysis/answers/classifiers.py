@@ -68,7 +68,6 @@ class NaiveBayes:
 
     @property
     def features(self) -> Clique:
-        """The attributes of all terms, each once."""
         return tuple(dict.fromkeys(name for term in self.terms for name in term))
 
     def scores(self, codes: IntArray) -> FloatArray:
@@ -200,8 +199,6 @@ def _likelihood(
     """Return the likelihood of the tree and of independent attributes.
 
     Args:
-        counts: Of each attribute.
-        tables: Of each edge.
         information: Of each edge, in nats.
     """
     n = float(counts[0].sum())
@@ -518,15 +515,26 @@ def _answer(
 ) -> AnalysisAnswer:
     features = attributes_of(question, 2)[1:]
     value, f, degrees = analysis.wilks
-    scalars = [
-        Scalar("wilks_lambda", value),
-        Scalar("fvalue", f, None, degrees, float(special.fdtrc(*degrees, f))),
-    ]
+    test = Scalar("fvalue", f, None, degrees, float(special.fdtrc(*degrees, f)))
+    scalars = [Scalar("wilks_lambda", value), test]
     if len(analysis.sizes) == 2:
         scalars.append(Scalar("normal_error", normal_error(analysis)))
     answer = AnalysisAnswer(question.kind, question.text, records_of(margins))
-    tables = _tables(analysis, classes.names, features)
-    return predicted.beside(answer, tuple(scalars), tables, classes.names)
+    names = classes.names
+    coefficients, intercepts = analysis.scores
+    roots, scalings = analysis.roots
+    axes = tuple(f"ld_{place}" for place in range(len(roots)))
+    functions = np.column_stack([intercepts, coefficients])
+    tables = (
+        table_of("priors", names, ("prior",), analysis.priors[:, None]),
+        table_of("means", names, features, analysis.means),
+        table_of("covariance", features, features, analysis.covariance),
+        table_of("coef", names, ("Intercept", *features), functions),
+        table_of("scalings", features, axes, scalings),
+        table_of("explained_variance_ratio", axes, ("ratio",), (roots / roots.sum())[:, None]),
+        table_of("distances", names, names, analysis.distances),
+    )
+    return predicted.beside(answer, tuple(scalars), tables, names)
 
 
 def _of_sums(
@@ -571,21 +579,3 @@ def _checked(
         problem = "there is only one class, or attributes are collinear within the classes"
         raise NoEstimateError(kind=question.kind, problem=problem)
     return Discriminant(sizes, by_class, within)
-
-
-def _tables(
-    analysis: Discriminant, classes: tuple[str, ...], features: Clique
-) -> tuple[AnswerTable, ...]:
-    coefficients, intercepts = analysis.scores
-    roots, scalings = analysis.roots
-    axes = tuple(f"ld_{place}" for place in range(len(roots)))
-    functions = np.column_stack([intercepts, coefficients])
-    return (
-        table_of("priors", classes, ("prior",), analysis.priors[:, None]),
-        table_of("means", classes, features, analysis.means),
-        table_of("covariance", features, features, analysis.covariance),
-        table_of("coef", classes, ("Intercept", *features), functions),
-        table_of("scalings", features, axes, scalings),
-        table_of("explained_variance_ratio", axes, ("ratio",), (roots / roots.sum())[:, None]),
-        table_of("distances", classes, classes, analysis.distances),
-    )

@@ -319,9 +319,8 @@ def spearman_correlation(table: FloatArray) -> float:
 
 def kendall_tau(table: FloatArray) -> float:
     """Kendall's tau-b; NaN without variation."""
-    all_pairs, rows, columns = (
-        _pair_count(x) for x in (table.sum(), table.sum(axis=1), table.sum(axis=0))
-    )
+    sums = table.sum(), table.sum(axis=1), table.sum(axis=0)
+    all_pairs, rows, columns = map(_pair_count, sums)
     spread = (all_pairs - rows) * (all_pairs - columns)
     return concordance(table) / sqrt(spread) if spread > 0 else float("nan")
 

@@ -260,10 +260,10 @@ def _two_way(
         Scalar("cramers_v", cramers_v(tested.counts)),
         Scalar("mutual_information", ratio.statistic / 2 / float(tested.counts.sum())),
     )
-    answer = replace(answer, scalars=scalars)
+    answer = replace(answer, scalars=scalars, tables=tuple(tables))
     if counts.shape != (2, 2):
-        return replace(answer, tables=tuple(tables))
-    return _fourfold(replace(answer, tables=tuple(tables)), table, alpha, is_noisy=is_noisy)
+        return answer
+    return _fourfold(answer, table, alpha, is_noisy=is_noisy)
 
 
 def _fourfold(
@@ -316,11 +316,10 @@ def _stratified(
         freedom = sum(table_freedom(table) for table in inside)
         summed = Test.chi2(sum(test(table).statistic for table in inside), freedom)
         scalars += (test_scalar(name, summed),)
+    answer = replace(answer, scalars=scalars, tables=tables)
     if counts.shape[:2] != (2, 2):
-        return replace(answer, scalars=scalars, tables=tables)
-    return _pooled(
-        replace(answer, scalars=scalars, tables=tables), counts[:, :, occupied], level(question)
-    )
+        return answer
+    return _pooled(answer, counts[:, :, occupied], level(question))
 
 
 def _pooled(answer: AnalysisAnswer, counts: FloatArray, alpha: float) -> AnalysisAnswer:
@@ -333,10 +332,5 @@ def _pooled(answer: AnalysisAnswer, counts: FloatArray, alpha: float) -> Analysi
         test_scalar("test_equal_odds", strata.equal_odds()),
     )
     odds = Scalar("oddsratio_pooled", float(np.exp(log_odds)))
-    table = _ratio_table(ratios, alpha)
-    return replace(
-        answer,
-        coefficients=ratios,
-        scalars=(*answer.scalars, odds, *tests),
-        tables=(*answer.tables, table),
-    )
+    scalars, tables = (*answer.scalars, odds, *tests), (*answer.tables, _ratio_table(ratios, alpha))
+    return replace(answer, coefficients=ratios, scalars=scalars, tables=tables)

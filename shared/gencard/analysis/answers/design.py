@@ -30,7 +30,6 @@ class Slope:
 
     Args:
         number: The attribute whose number, as the records have it, multiplies the values.
-        attributes: Attributes whose levels make the cells.
         values: The factor in each cell of the attributes, in their order.
     """
 
@@ -77,8 +76,6 @@ class Response:
 
     Args:
         name: Response as written in the formula, such as ``log(income)``.
-        attribute: Attribute that the response is a function of.
-        levels: Names of the attribute's levels, in the order of the codes.
         values: The number that each level stands for; NaN where it stands for none.
     """
 
@@ -108,7 +105,6 @@ class Block:
     """The columns of a design that are functions of the same attributes.
 
     Args:
-        attributes: In the order of the axes.
         places: Positions of the columns in the design.
         values: Shape ``(columns, cells)``, the cells in row-major order; floats, or whole numbers.
         of: Numbers by whose units the values are multiplied, in each record.
@@ -200,7 +196,6 @@ class Design:
 
     @cached_property
     def attributes(self) -> Clique:
-        """All attributes of the columns, each once."""
         return tuple(dict.fromkeys(chain.from_iterable(column.attributes for column in self.columns)))
 
     @cached_property
@@ -264,7 +259,6 @@ class Crossed:
 
     @property
     def attributes(self) -> Clique:
-        """All attributes, each once."""
         return tuple(dict.fromkeys((*self.levels, *(n for one in self.groups for n in one.attributes))))
 
     @property
@@ -293,12 +287,9 @@ class CheckedQuestion:
     """An analysis that was asked for, read and checked.
 
     Args:
-        text: The formula, as it was written.
         formula: The attributes of its terms.
         values: For each attribute that is a number, the number that each code stands for, NaN where it
             stands for none.
-        design: The model matrix; None for analyses that need none.
-        options: Options of the analysis by name, such as the number of components.
         grouping: For runs on records, the groups that functions make; None where they make none.
         columns: Of attributes without a design, or of the response, that are summed as the records have
             them: their numbers as columns of slopes.

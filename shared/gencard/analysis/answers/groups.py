@@ -55,8 +55,6 @@ class SummedGroups:
     """Records by group, of which sums of the values and of their squares are known.
 
     Args:
-        sizes: Records of each group.
-        means: Of the values.
         variances: With one degree of freedom less than records; NaN for a single record, and where
             only ``within`` is known.
         within: Sum of squared differences from the group's mean, over all groups.
@@ -82,7 +80,6 @@ class Groups:
 
     @property
     def sizes(self) -> FloatArray:
-        """Records of each group."""
         return np.asarray(self.counts.sum(axis=1))
 
     @property
@@ -336,9 +333,8 @@ def quantiles_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAns
     places = [quantile_places(table.counts, q) for q in q_shares]
     inside = np.column_stack([table.columns.keys[place] for place in places])
     shares = np.cumsum(table.counts, axis=1) / table.counts.sum(axis=1, keepdims=True)
-    note = (
-        () if response in question.values else ("levels are numbered in their declared order, from 1",)
-    )
+    by_place = "levels are numbered in their declared order, from 1"
+    note = () if response in question.values else (by_place,)
     columns = tuple(f"{q:g}" for q in q_shares)
     quantiles = table_of("quantiles", table.rows.names, columns, inside)
     tables, notes = (quantiles, table.table("cumulative shares", shares)), missing_note(margins, keys)
@@ -383,12 +379,10 @@ def _with_t(answer: AnalysisAnswer, name: str, difference: Difference, value: fl
     error, degrees = difference.standard_error, difference.degrees
     t = (difference.value - value) / error
     pvalue = float(2 * special.stdtr(degrees, -abs(t)))
-    estimate = coefficients_of(
-        (name,), np.array([difference.value]), np.array([[error**2]]), difference.degrees
-    )
-    return replace(
-        answer, coefficients=estimate, scalars=(Scalar("tvalue", t, None, (degrees,), pvalue),)
-    )
+    params, covariance = np.array([difference.value]), np.array([[error**2]])
+    estimate = coefficients_of((name,), params, covariance, degrees)
+    scalars = (Scalar("tvalue", t, None, (degrees,), pvalue),)
+    return replace(answer, coefficients=estimate, scalars=scalars)
 
 
 # Analysis of variance: sums of squares of terms, each with an effect in every cell of its attributes.
@@ -539,9 +533,7 @@ def cell_design(margins: Margins, question: CheckedQuestion, terms: tuple[Clique
         sizes = margins.domain.project(term).sizes
         cells = int(np.prod(sizes))
         check_size(len(columns) + cells, _MOST_COLUMNS, "The number of cells of all terms")
-        columns += [
-            Column(str(cell), term, one) for cell, one in enumerate(np.eye(cells).reshape(cells, *sizes))
-        ]
-    return Design(
-        question.text, Response(response, response, question.levels(response), values), tuple(columns)
-    )
+        unit = np.eye(cells).reshape(cells, *sizes)
+        columns += [Column(str(cell), term, one) for cell, one in enumerate(unit)]
+    left = Response(response, response, question.levels(response), values)
+    return Design(question.text, left, tuple(columns))

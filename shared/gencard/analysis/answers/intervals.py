@@ -319,7 +319,10 @@ def with_noise(
         total = covariance_with_noise(own, margins, sampling)
         params = np.array(plain.params)
         coefficients = coefficients_of(plain.names, params, total, plain.degrees)
-        known = _given(replace(answer, coefficients=coefficients), question)
+        fitted = replace(answer, coefficients=coefficients)
+        numbers = numbers_of(fitted).items()
+        given = {at: one for at, one in numbers if use_of(question.kind, at) is Use.GIVEN}
+        known = rebuilt(fitted, given)
         part = np.sqrt(np.maximum(np.diag(total) - np.diag(sampling), 0.0))
         rows = tuple(f"{COEFFICIENTS}: {name}" for name in plain.names)
         beside = table_of(NOISE, rows, ("std",), part[:, None])
@@ -349,12 +352,6 @@ def on_noisy_counts(analysis: Callable[[Margins], AnalysisAnswer], margins: Marg
         raise
     except (ComputationError, ArithmeticError, ValueError):  # roots and logarithms of negative counts
         raise NoiseDrownsError from None
-
-
-def _given(answer: AnalysisAnswer, question: CheckedQuestion) -> AnalysisAnswer:
-    numbers = numbers_of(answer)
-    given = {at: value for at, value in numbers.items() if use_of(question.kind, at) is Use.GIVEN}
-    return rebuilt(answer, given)
 
 
 def _notes(known: AnalysisAnswer, answer: AnalysisAnswer, stddev: float) -> tuple[str, ...]:
@@ -410,7 +407,6 @@ def covariance_with_noise(equations: Equations, margins: Margins, sampling: Floa
 
 
 def linear_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
-    """The equations of an answer by ``linear_answer``."""
     estimated(answer)
     model = NoisyFits(margins, question, question.model())
     columns = np.arange(len(model.design.columns))
@@ -454,14 +450,12 @@ AT_MOST = "the noise is as large as the residuals: standard errors are at most t
 
 
 def logistic_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
-    """The equations of an answer by ``logistic_answer``."""
     response = question.model().required_response()
     events = one_number(response.attribute, events_of(margins, response))
     return _choice_noise(margins, question.model(), estimated(answer), events, "")
 
 
 def multinomial_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
-    """The equations of an answer by ``multinomial_answer``."""
     response = question.model().required_response()
     counts = margins.counts((response.attribute,))
     levels = np.flatnonzero(occurring(margins, (response.attribute,)))[1:]
@@ -473,7 +467,6 @@ def multinomial_noise(margins: Margins, question: CheckedQuestion, answer: Analy
 def _choice_noise(
     margins: Margins, design: Design, coefficients: Coefficients, responses: Block, prefix: str
 ) -> Equations:
-    """Args: prefix: Of the names of the first equation's coefficients."""
     params = np.reshape(coefficients.params, (len(responses.values), -1))
     names = [name.removeprefix(prefix) for name in coefficients.names[: params.shape[1]]]
     places = np.array([design.names.index(name) for name in names], dtype=np.int64)
@@ -482,7 +475,6 @@ def _choice_noise(
 
 
 def poisson_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
-    """The equations of an answer by ``poisson_answer``."""
     design, coefficients = question.model(), estimated(answer)
     places = places_of(design, coefficients)
     return count_equations(
@@ -495,7 +487,6 @@ def poisson_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisA
 
 
 def loglinear_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
-    """The equations of an answer by ``loglinear_answer``."""
     design, coefficients = question.model(), estimated(answer)
     places = places_of(design, coefficients)
     codes = open_cells(margins, design).codes
@@ -592,9 +583,8 @@ def f_with_noise(margins: Margins, question: CheckedQuestion, known: AnalysisAns
         scale = full.rss / full.degrees
         rows.append(_tested(model, columns, places[1 + place], scale, full.degrees))
     names = tuple(":".join(term) for term in terms)
-    table = table_of(
-        "anova", (*names, "Residual"), _COLUMNS, np.array([*rows, (full.degrees, np.nan, np.nan)])
-    )
+    rows.append((full.degrees, np.nan, np.nan))
+    table = table_of("anova", (*names, "Residual"), _COLUMNS, np.array(rows))
     return replace(known, tables=(table, *known.tables))
 
 
@@ -607,7 +597,6 @@ def _tested(
         columns: Columns of the model in which the term is tested.
         own: Columns of the term.
         scale: Variance of the residuals.
-        degrees: Degrees of freedom of the residuals.
     """
     try:
         fit = model.fit(columns)

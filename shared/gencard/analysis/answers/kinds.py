@@ -184,8 +184,6 @@ class AnalysisKind:
     Args:
         family: Name of the group of analyses that this kind belongs to, for people.
         answer: From margins that determine the question's cliques.
-        has_design: Whether it needs a model matrix.
-        options: Names of the options that the analysis takes beside the formula.
         numbers: Sides of the formula, "response" and "terms", whose levels it takes as numbers, where it
             has no model matrix.
         equations: What the coefficients solve, so that their intervals know the noise; None where the
@@ -202,8 +200,7 @@ class AnalysisKind:
     tests: Tests | None = None
 
 
-_RESPONSE = ("response",)
-_BOTH = ("response", "terms")
+_LEFT, _BOTH = ("response",), ("response", "terms")
 
 KINDS: Mapping[Analysis, AnalysisKind] = {
     Analysis.LINEAR: AnalysisKind(
@@ -215,23 +212,13 @@ KINDS: Mapping[Analysis, AnalysisKind] = {
     Analysis.POISSON: AnalysisKind("regression", poisson_answer, equations=poisson_noise),
     Analysis.LOGLINEAR: AnalysisKind("log-linear model", loglinear_answer, equations=loglinear_noise),
     Analysis.CROSSTAB: AnalysisKind("tables", crosstab_answer, False, ("alpha",)),
-    Analysis.MEANS: AnalysisKind("groups", means_answer, False, ("alpha", "response"), _RESPONSE),
-    Analysis.QUANTILES: AnalysisKind("groups", quantiles_answer, False, ("q", "response"), _RESPONSE),
+    Analysis.MEANS: AnalysisKind("groups", means_answer, False, ("alpha", "response"), _LEFT),
+    Analysis.QUANTILES: AnalysisKind("groups", quantiles_answer, False, ("q", "response"), _LEFT),
     Analysis.TTEST: AnalysisKind(
-        "groups",
-        ttest_answer,
-        False,
-        ("test", "value", "alpha", "response"),
-        _RESPONSE,
-        tests=t_with_noise,
+        "groups", ttest_answer, False, ("test", "value", "alpha", "response"), _LEFT, tests=t_with_noise
     ),
     Analysis.ANOVA: AnalysisKind(
-        "groups",
-        anova_answer,
-        False,
-        ("test", "typ", "alpha", "response"),
-        _RESPONSE,
-        tests=f_with_noise,
+        "groups", anova_answer, False, ("test", "typ", "alpha", "response"), _LEFT, tests=f_with_noise
     ),
     Analysis.CORRELATION: AnalysisKind(
         "association", correlation_answer, False, ("method", "alpha", "response"), _BOTH
@@ -244,16 +231,13 @@ KINDS: Mapping[Analysis, AnalysisKind] = {
     Analysis.NAIVE_BAYES: AnalysisKind("classifiers", naive_bayes_answer, False, ("smoothing",)),
     Analysis.CHOW_LIU: AnalysisKind("classifiers", chow_liu_answer, False),
     Analysis.DISCRIMINANT: AnalysisKind("classifiers", discriminant_answer, False, (), ("terms",)),
-    Analysis.KAPLAN_MEIER: AnalysisKind("survival", kaplan_meier_answer, False, (), _RESPONSE),
+    Analysis.KAPLAN_MEIER: AnalysisKind("survival", kaplan_meier_answer, False, (), _LEFT),
     Analysis.COX: AnalysisKind("survival", cox_answer),
 }
 
 
 def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> AnalysisKind:
     """Return how an analysis is answered.
-
-    Args:
-        options: Names of what it is told beside the formula.
 
     Raises:
         InvalidInputError: Nothing answers such an analysis, or it has no such option.
@@ -343,7 +327,6 @@ class StoredRecords:
     """Records with numbers, none of which is missing.
 
     Args:
-        dataset: The coded records.
         numbers: By name: attributes, and functions of them, shape ``(n,)`` each.
     """
 
@@ -360,7 +343,6 @@ class StoredRecords:
         return self.dataset.codes[:, list(self.dataset.domain.axes(attributes))].astype(np.int64)
 
     def take(self, kept: Mask) -> "StoredRecords":
-        """Some of the records."""
         numbers = {name: one[kept] for name, one in self.numbers.items()}
         return StoredRecords(self.dataset.take(np.flatnonzero(kept)), numbers)
 
@@ -469,12 +451,6 @@ def step_of(share: float) -> float | None:
     """
     multiples = (step for step in _STEPS if abs(share / step - round(share / step)) < 1e-9)
     return next(multiples, None)
-
-
-def stored_answer(question: CheckedQuestion, margins: Margins) -> AnalysisAnswer:
-    """The answer from sums of numbers as the records have them; raises as ``answered``."""
-    answer = answered(question, margins)
-    return replace(answer, notes=(*answer.notes, NOTE))
 
 
 def quantiles_of(

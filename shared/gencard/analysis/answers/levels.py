@@ -46,7 +46,6 @@ class TableSide:
     """The levels on one side of a table.
 
     Args:
-        names: For people.
         places: Positions among all cells of the side's attributes, in row-major order.
         keys: What each level stands for; the positions where nothing was said.
     """
@@ -79,7 +78,6 @@ class LevelTable:
 
     @property
     def n(self) -> float:
-        """Number of records."""
         return float(self.counts.sum())
 
 
@@ -121,14 +119,8 @@ def level_table(
         raise NoEstimateError(kind=question.kind, problem="there are no records")
     sides = []
     for side, (places, values), is_occupied in zip((rows, columns), choices, occupied, strict=True):
-        names = level_names(question, side)
-        sides.append(
-            TableSide(
-                tuple(names[place] for place in places[is_occupied]),
-                places[is_occupied],
-                values[is_occupied],
-            )
-        )
+        names, own = level_names(question, side), places[is_occupied]
+        sides.append(TableSide(tuple(names[place] for place in own), own, values[is_occupied]))
     return LevelTable(counts[np.ix_(*occupied)], *sides)
 
 
@@ -187,11 +179,7 @@ def missing_note(margins: Margins, keys: Keys) -> tuple[str, ...]:
 
 
 def check_complete(margins: Margins, keys: Keys) -> None:
-    """Refuse levels that somebody has and that stand for nothing.
-
-    Raises:
-        InvalidInputError: There are some.
-    """
+    """Raises InvalidInputError where somebody has a level that stands for nothing."""
     if notes := missing_note(margins, keys):
         names = notes[0].partition(": ")[2]
         problem = f"a level that occurs has no number ({names}); use missing='drop', or values= from psi"
@@ -382,10 +370,8 @@ def histogram_quantiles(
     if n <= 0:
         raise NoEstimateError(kind=question.kind, problem="there are no records")
     shares = quantile_shares(question)
-    rows = [
-        _as_recorded(scale, quantile_of_cells(scale, counts, share, histogram.stddev))
-        for share in shares
-    ]
+    placed = (quantile_of_cells(scale, counts, share, histogram.stddev) for share in shares)
+    rows = [_as_recorded(scale, quantile) for quantile in placed]
     names = tuple(f"{share:g}" for share in shares)
     table = table_of("quantiles", names, ("value", "lower", "upper"), np.array(rows))
     notes = [_NOISY if histogram.stddev else _EVENLY, *_clamped_note(scale)]

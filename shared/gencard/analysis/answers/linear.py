@@ -71,7 +71,6 @@ class Piece:
     factors: tuple[Fraction, ...]
 
     def wholes(self, divisors: Sequence[int]) -> Whole:
-        """The factors times the divisors of their columns."""
         pairs = zip(self.block.places.tolist(), self.factors, strict=True)
         return np.array([int(factor * divisors[place]) for place, factor in pairs], dtype=object)
 
@@ -108,7 +107,6 @@ class LinearFit:
 
     Args:
         kept: Positions of the columns that are estimated.
-        params: One for each of them.
         inverse: :math:`(X'X)^{-1}` of them.
         rss: Residual sum of squares.
         tss: Sum of squares of the response, about its mean where there is a constant.
@@ -125,16 +123,11 @@ class LinearFit:
 
     @property
     def degrees(self) -> float:
-        """Residual degrees of freedom."""
         return self.n - len(self.kept)
 
 
 def gram_of(margins: Margins, columns: Sequence[Column], scales: Mapping[str, Scale]) -> Gram:
-    """Inner products of columns; raises LackingMarginalsError where a table of counts or sums is absent.
-
-    Args:
-        scales: Scales of the attributes that slopes of the columns multiply.
-    """
+    """Inner products; raises LackingMarginalsError where a table of counts or sums is absent."""
     parts = tuple(_parts(columns, scales))
     divisors = [1] * len(columns)
     for part in parts:
@@ -272,9 +265,8 @@ def least_squares(gram: Gram, n: float) -> LinearFit:
         gram: Inner products of the columns, then a constant, then the response.
     """
     size = len(gram.divisors)
-    kept, params, inverse, (rest, rss) = (
-        _solved(gram) if size - 2 <= MOST_EXACT else _solved_in_floats(gram)
-    )
+    solved = _solved if size - 2 <= MOST_EXACT else _solved_in_floats
+    kept, params, inverse, (rest, rss) = solved(gram)
     records, y1 = gram.product(size - 2, size - 2), gram.product(size - 2, size - 1)
     constant = rest * 10**9 < records
     tss = gram.product(size - 1, size - 1) - (y1 * y1 / records if constant else 0)

@@ -72,7 +72,6 @@ class Columns:
         kept: Positions of the columns that are estimated.
         matrix: Shape ``(cells, kept)``.
         back: Matrix from parameters of these columns to those of the original columns.
-        centres: Centre that was subtracted from each kept column.
     """
 
     names: tuple[str, ...]
@@ -104,7 +103,6 @@ def columns_of(design: Design, cells: Occupied, *, without: Sequence[str] = ()) 
 
     Args:
         cells: Cells of ``design.attributes``, in this order.
-        without: Names of columns to leave out.
     """
     check_size(len(cells.counts) * len(design.columns), MOST_NUMBERS, SIZE_OF_MATRIX)
     whole = design.matrix(cells.codes)
@@ -173,7 +171,6 @@ def maximum(
     """Newton's method with halved steps.
 
     Args:
-        names: Names of the parameters, for people.
         where: From parameters on their way to infinity to the levels that drive them, for people;
             "" where no level does.
 
@@ -258,7 +255,6 @@ def diverging_levels(
     Args:
         fitted: Linear predictors, shape ``(cells, equations)``.
         codes: Codes of the cells, shape ``(cells, attributes)``.
-        levels: From an attribute to the names of its levels.
     """
     sizes = np.abs(fitted).max(axis=1)
     far = sizes > max(_FAR, sizes.max(initial=0.0) / 2)

@@ -89,7 +89,6 @@ class SummedMargins(Margins, Protocol):
 
 
 def records_of(margins: Margins) -> float:
-    """The number of records."""
     return float(margins.counts(()))
 
 
@@ -252,12 +251,8 @@ class SumSource:
 
     def gives(self, of: Clique, population: Set[str]) -> bool:
         """Whether sums over a population are some of these."""
-        inside = {*self.by}
-        return (
-            self.of == of
-            and self.population <= population
-            and inside.issuperset(population - self.population)
-        )
+        more = population - self.population
+        return self.of == of and self.population <= population and more <= {*self.by}
 
     def variance_of(self, by: Clique, domain: Domain) -> float:
         """Return the variance of the noise on a sum by some of the attributes."""
@@ -266,17 +261,15 @@ class SumSource:
     def table(self, domain: Domain) -> Units:
         """Return the values as a table, 0 in cells that do not count; axes in the order of ``by``."""
         values = np.array(list(map(int, self.values)), dtype=object)
-        return np.where(self.counting(domain), values.reshape(self._sizes(domain)), 0)
+        counting = self.counting(domain)
+        return np.where(counting, values.reshape(counting.shape), 0)
 
     def counting(self, domain: Domain) -> Mask:
         """The cells that count."""
-        mask = np.ones(self._sizes(domain), dtype=bool)
+        mask = np.ones([domain.size(name) for name in self.by], dtype=bool)
         for name in self.dropped:
             np.moveaxis(mask, self.by.index(name), 0)[-1] = False
         return mask
-
-    def _sizes(self, domain: Domain) -> tuple[int, ...]:
-        return tuple(domain.size(name) for name in self.by)
 
 
 def _sum_sources(psi: Psi, coding: Coding) -> Iterator[SumSource]:
@@ -384,8 +377,6 @@ class Within:
     """Margins of the part of the records whose levels of some attributes are among chosen ones.
 
     Args:
-        whole: The margins of all records.
-        attributes: Attributes whose levels choose the part.
         chosen: True for each chosen cell, shape ``whole.domain.project(attributes).sizes``.
     """
 
@@ -447,7 +438,6 @@ class Present(Margins):
 
     Args:
         whole: The margins of all records; they have sums.
-        names: Attributes with a missing level.
     """
 
     whole: Margins

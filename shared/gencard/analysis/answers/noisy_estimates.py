@@ -78,10 +78,7 @@ Analysis = Callable[[Margins], AnalysisAnswer]
 
 
 def widening(moved: float) -> float:
-    """Factor of a standard error.
-
-    Args:
-        moved: 1 / z.
+    """Factor of a standard error, by ``moved``, 1 / z.
 
     >>> [round(widening(1 / z), 2) for z in (4, 5.85, 7)]
     [5.0, 3.0, 1.0]
@@ -236,10 +233,12 @@ def _moves(
             step = float(steps[held][cell])
             if not step:
                 continue
-            up, down = (
-                _values(analysis, Moved(margins, {**tables, held: one}), chosen)
-                for one in (_stepped(table, cell, sign * step) for sign in (1, -1))
-            )
+            moved = []
+            for sign in (1, -1):
+                shifted = table.copy()
+                shifted[cell] += sign * step
+                moved.append(_values(analysis, Moved(margins, {**tables, held: shifted}), chosen))
+            up, down = moved
             slopes[:, place] = (up - down) / (2 * step)
             shift += (up + down - 2 * middle) / 2
             bend += (up + down - 2 * middle) ** 2
@@ -278,12 +277,6 @@ def _bent_together(
         moved = {held: table + side * signs[held] * steps[held] for held, table in tables.items()}
         values.append(_values(analysis, Moved(margins, moved), chosen))
     return (values[0] + values[1] - 2 * middle) / 2
-
-
-def _stepped(table: FloatArray, cell: tuple[int, ...], step: float) -> FloatArray:
-    shifted = table.copy()
-    shifted[cell] += step
-    return shifted
 
 
 def _values(
@@ -332,8 +325,7 @@ class _Number:
         """Distances of the ends of the interval without noise; NaN where there is none."""
         if self.rule.bounds is None:
             return np.nan, np.nan
-        ends = (_scaled(self.plain.get(self._at(one)), self.rule) for one in self.rule.bounds)
-        low, high = ends
+        low, high = (_scaled(self.plain.get(self._at(one)), self.rule) for one in self.rule.bounds)
         return self.value - low, high - self.value
 
     @property
@@ -350,7 +342,6 @@ class _Number:
 
     @property
     def total(self) -> float:
-        """Standard error with noise."""
         return sqrt(self.error**2 + self.spread**2)
 
     @property
@@ -395,7 +386,6 @@ def _coefficients(
     """The coefficients with the noise; None where one of them is left out.
 
     Args:
-        covariance: Covariance of the noise in all numbers.
         factors: Factors on the standard errors of all numbers; NaN for numbers that are left out.
         places: Positions of the coefficients among the numbers.
     """

@@ -46,9 +46,6 @@ _MOST_NUMBERS = 2 * 10**7
 def margins_of(psi: Psi, coding: Coding | None = None) -> Margins:
     """Margins of released statistics: exact ones as they are, noisy ones reconciled.
 
-    Args:
-        coding: The schema, for sums of numbers.
-
     Raises:
         TooLargeError: The cliques of a noisy psi have too many subsets.
     """
@@ -72,7 +69,6 @@ def covariance_of(margins: Margins, gradients: Iterable[Block], functions: int) 
 
     Args:
         gradients: See ``NoisyMargins.covariance``; those with ``of`` are derivatives by each sum.
-        functions: How many there are.
 
     Returns:
         Shape ``(functions, functions)``; zero where the margins have no noise.
@@ -216,12 +212,7 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyMargins(Margins):
-    """Margins that agree wherever they overlap; counts may be negative, and are unbiased for that.
-
-    Args:
-        measured: psi, as it was released.
-        counted: Marginals of psi, made to agree.
-    """
+    """Margins that agree wherever they overlap; counts may be negative, and are unbiased for that."""
 
     measured: PsiMargins
     counted: Agreed
@@ -269,7 +260,6 @@ class NoisyMargins(Margins):
         Args:
             gradients: Parts of the functions, each on the counts of some attributes: ``values`` is the
                 derivative of the functions at ``places`` by each count.
-            functions: How many there are.
 
         Returns:
             Shape ``(functions, functions)``.
@@ -338,10 +328,7 @@ class Bootstrap:
     """Settings of a bootstrap.
 
     Args:
-        rng: The source of records and noise.
         mechanism: The law of the noise of psi; ``EXACT`` for counts that were rounded.
-        replicates: How often they are drawn.
-        progress: Called after each.
     """
 
     rng: np.random.Generator

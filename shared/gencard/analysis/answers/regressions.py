@@ -165,8 +165,6 @@ class Features:
     """Statistics of the records that a likelihood needs.
 
     Args:
-        cells: The cells of the features that hold somebody.
-        columns: The model matrix over them.
         sums: Sums of the columns times each function of the response, shape ``(functions, kept)``, in
             the units of ``columns.matrix``.
     """
@@ -269,9 +267,8 @@ def _poisson_of_sums(margins: Margins, question: CheckedQuestion, column: Column
     names = features.columns.kept_names
     scalars = fit_scalars(fit.llf, null, len(names), 1, n)
     ratio = tuple(scalar for scalar in scalars if scalar.name == "llr")
-    answer = model_answer(
-        question, features.n, features.columns, fit.linear(features.columns.back), names, ratio
-    )
+    back = fit.linear(features.columns.back)
+    answer = model_answer(question, features.n, features.columns, back, names, ratio)
     note = "deviance and likelihood are left out: sums of the response do not determine them"
     return replace(answer, notes=(*answer.notes, note))
 
@@ -315,14 +312,10 @@ def _multinomial(
         return value, gradient.reshape(-1), _information(x, n, shares, rest / total)
 
     def where(params: FloatArray) -> str:
-        return _where(features, question, x @ params.reshape(equations, size).T)
+        eta = x @ params.reshape(equations, size).T
+        return diverging_levels(eta, features.cells.codes, question.model().attributes, question.levels)
 
     return maximum(objective, np.zeros(sums.size), labels, kind, where)
-
-
-def _where(features: Features, question: CheckedQuestion, fitted: FloatArray) -> str:
-    """The levels in whose cells linear predictors diverge, shape ``(cells, equations)``."""
-    return diverging_levels(fitted, features.cells.codes, question.model().attributes, question.levels)
 
 
 def _information(x: FloatArray, n: FloatArray, shares: FloatArray, rest: FloatArray) -> FloatArray:
@@ -355,7 +348,8 @@ def _poisson(features: Features, mean: float, constant: float, question: Checked
     start = np.linalg.lstsq((x.T * n) @ x, log(mean) * (n @ x), rcond=None)[0].astype(np.float64)
 
     def where(params: FloatArray) -> str:
-        return _where(features, question, (x @ params)[:, None])
+        eta = (x @ params)[:, None]
+        return diverging_levels(eta, features.cells.codes, question.model().attributes, question.levels)
 
     return maximum(objective, start, features.columns.kept_names, "poisson", where)
 

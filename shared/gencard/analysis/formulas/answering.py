@@ -73,14 +73,9 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     """The answer to a formula.
 
     Args:
-        text: The formula.
-        kind: The analysis.
-        margins: The counts.
-        coding: The schema.
         values: Numbers of levels; see ``numbers_of``.
         where: Which records, such as ``region == 'North' and age < 40``; "" for all.
         missing: "level", or "drop" to leave out records with a missing value in the formula.
-        options: What else the kind of analysis takes.
         bootstrap: Gives each number an interval by bootstrap; where the margins have noise, only.
         levels: Levels count as one number each, though the schema declares steps.
 
@@ -265,7 +260,6 @@ def level_notes(
     """Say which attributes count by levels of several values, and with which numbers.
 
     Args:
-        numbers: Of all levels.
         used: Numbers that count as the records have them.
     """
     how = kind_of(kind)
@@ -313,7 +307,6 @@ def _listed(numbers: Sequence[float]) -> str:
 def _part(
     margins: Margins, formula: Formula, coding: Coding, values: Values | None, where: str, missing: str
 ) -> Margins:
-    """The margins of the records that are asked for."""
     dropped = dropped_of(formula, coding, missing)
     part = margins
     if where:
@@ -454,9 +447,7 @@ def predicted(
     """The standard errors of an analysis under the noise of a card.
 
     Args:
-        measured: What the card would measure, and with which noise.
         records: How many there are, by declaration.
-        rng: Makes up the records.
         where, missing: As in ``answer_of``.
 
     Returns:

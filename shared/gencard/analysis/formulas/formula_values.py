@@ -225,11 +225,6 @@ class NumericFactor:
     values: FloatArray
     truth: bool = False
 
-    @property
-    def as_levels(self) -> "Levels":
-        """Truth values as levels, as a model matrix takes them."""
-        return Levels((self.values != 0).astype(np.int64), TRUTHS)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
@@ -323,7 +318,6 @@ def evaluated(
     """The value of a function in each cell.
 
     Args:
-        code: As it stands in the formula.
         numbers: For attributes that are numbers, the number in each cell.
         labels: For all attributes, the level in each cell.
 
@@ -381,14 +375,11 @@ class _Evaluation:
         name = self._attribute(call.args[0])
         levels = self._labels[name] if name is not None else self._distinct(call.args[0])
         arguments = {keyword.arg: keyword.value for keyword in call.keywords}
-        others = [
-            *call.args[1:],
-            *(arguments[key] for key in ("contr", "contrasts") if key in arguments),
-        ]
+        named = (arguments[key] for key in ("contr", "contrasts") if key in arguments)
+        others = [*call.args[1:], *named]
         if "ref" in arguments:
-            return Levels(
-                levels.codes, levels.names, ("Treatment", self._level(arguments["ref"], levels))
-            )
+            base = self._level(arguments["ref"], levels)
+            return Levels(levels.codes, levels.names, ("Treatment", base))
         if unknown := arguments.keys() - {"contr", "contrasts", "levels"}:
             raise NotUsableError(f"C(...) has no argument '{min(map(str, unknown))}'")
         if "levels" in arguments:
@@ -409,9 +400,8 @@ class _Evaluation:
         if name not in _CONTRASTS:
             choices = ", ".join(sorted(_CONTRASTS))
             raise NotUsableError(f"the contrast must be one of {choices}")
-        arguments = (
-            [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else []
-        )
+        keywords = call.keywords if isinstance(call, ast.Call) else ()
+        arguments = [*call.args, *(one.value for one in keywords)] if isinstance(call, ast.Call) else []
         if arguments and name not in _BASED:
             raise NotUsableError(f"the contrast {name} takes no argument")
         return (name, self._level(arguments[0], levels) if arguments else None)
@@ -494,9 +484,8 @@ class _Evaluation:
             if isinstance(symbol, ast.In | ast.NotIn):
                 among = [self._pair(operator.eq, left, self._value(part)) for part in _parts(following)]
                 inside = reduce(logic.either, among, np.zeros(self._cells, dtype=bool))
-                result = logic.both(
-                    result, inside if isinstance(symbol, ast.In) else logic.opposite(inside)
-                )
+                outcome = inside if isinstance(symbol, ast.In) else logic.opposite(inside)
+                result = logic.both(result, outcome)
             elif type(symbol) in COMPARED:
                 right = self._value(following)
                 result = logic.both(result, self._pair(COMPARED[type(symbol)], left, right))

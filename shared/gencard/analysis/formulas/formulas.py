@@ -68,7 +68,6 @@ def read_factors(text: str, coding: Coding) -> Written:
 
     Args:
         text: Such as ``grade ~ C(group) + birth * family``; ``.`` stands for all other attributes.
-        coding: The schema.
 
     Raises:
         InvalidFormulaError: It cannot be read, or a plan cannot give what it asks for. Names the

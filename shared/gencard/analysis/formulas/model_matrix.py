@@ -150,10 +150,8 @@ class _Maker:
         attributes = map(self._levels_of, self.written.terms)
         cells = [prod(map(size, names)) for names in attributes]
         check_size(max(cells, default=0), MOST_TERM_CELLS, "The number of cells of a term")
-        widths = {
-            name: 1 if isinstance(one, NumericFactor) else len(one.names)
-            for name, one in self._factors.items()
-        }
+        factors = self._factors.items()
+        widths = {name: 1 if isinstance(one, NumericFactor) else len(one.names) for name, one in factors}
         columns = [prod(widths[factor] for factor in term) for term in self.written.terms]
         check_size(sum(columns), MOST_COLUMNS, "The number of columns of the model")
         numbers = max(map(mul, cells, columns), default=0)
@@ -288,7 +286,7 @@ class _Maker:
                 "C(...), in answers from psi also values={...}"
             )
             raise wrong_factor(self.text, factor, problem)
-        return value.as_levels if value.truth else value
+        return Levels((value.values != 0).astype(np.int64), TRUTHS) if value.truth else value
 
     def _response(self) -> Response | None:
         if self.written.response is None:

@@ -92,7 +92,6 @@ class Needs:
     """The statistics that determine an analysis.
 
     Args:
-        cliques: Marginals.
         sums: Sums, and numbers of records of which numbers are present.
         histograms: Attributes whose values are placed inside their levels.
     """
@@ -279,7 +278,6 @@ def record_numbers(used: NumbersUsed, numbers: Mapping[str, FloatArray]) -> dict
 
 
 def _factors(pairs: Iterable[tuple[str, str]], numbers: Mapping[str, FloatArray]) -> list[FloatArray]:
-    """The values of some factors, each of one attribute."""
     return [function_values(factor, name, numbers[name]) for factor, name in pairs]
 
 

@@ -80,7 +80,6 @@ class _Reading:
     """The factors of one formula.
 
     Args:
-        possible: Levels of each attribute that the population leaves.
         stored: Attributes whose numbers count as the records have them.
     """
 
@@ -104,15 +103,12 @@ class _Reading:
 
     def values(self, factor: str, own: Clique) -> Factor:
         """Value of a factor in each cell of its attributes that the population may have."""
-        numbers, labels = numbers_of(self.coding), {}
+        numbers, labels, given = numbers_of(self.coding), {}, {}
         codes = every_cell([np.flatnonzero(self.levels(name)) for name in own]).T
         for name, code in zip(own, codes, strict=True):
             labels[name] = Levels(code, self.coding.attribute(name).coding.level_names)
-        given = {
-            name: np.asarray(numbers[name])[code]
-            for name, code in zip(own, codes, strict=True)
-            if name in numbers
-        }
+            if name in numbers:
+                given[name] = np.asarray(numbers[name])[code]
         return evaluated(factor, given, labels)
 
     def group(self, factor: str, own: Clique) -> GroupFactor:
@@ -153,9 +149,6 @@ def grouping_of(text: str, coding: Coding, possible: Mapping[str, Mask]) -> Grou
     """The groups that functions of a formula make; None where they make none.
 
     Also a function that no run takes makes groups, by its values: runs of before may hold it.
-
-    Args:
-        possible: Levels of each attribute that the population leaves.
     """
     reading = _Reading.of(text, coding, possible)
     written = reading.written
@@ -272,9 +265,8 @@ def _check_ends(reading: _Reading, factor: str, name: str) -> None:
     coding = reading.coding.attribute(name).coding
     if name not in reading.stored or not isinstance(coding, Edges):
         return
-    numbers = np.asarray(coding.ends, dtype=np.float64)[
-        reading.levels(name)[: len(coding.ends)]
-    ].reshape(-1)
+    possible = reading.levels(name)[: len(coding.ends)]
+    numbers = np.asarray(coding.ends, dtype=np.float64)[possible].reshape(-1)
     values = function_values(factor, name, numbers)
     steps = np.diff(values)
     if not np.isfinite(values).all():
@@ -303,9 +295,7 @@ class _FactorForm:
 
     @classmethod
     def of(cls, tree: ast.expr, names: Mapping[str, str | None]) -> "_FactorForm":
-        """Args:
-        names: Attributes, and the words that stand for attributes in backticks.
-        """
+        """Read a factor; ``names``: attributes, and words that stand for attributes in backticks."""
         if isinstance(tree, ast.Call) and function_of(tree) in CODINGS:
             plain = bool(tree.args) and _is_attribute(tree.args[0], names)
             return cls(is_plain=plain, is_coded=True, is_group=not plain)

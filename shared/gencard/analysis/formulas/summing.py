@@ -29,10 +29,7 @@ from gencard.core.statistics.marginals import maximal
 MISSING_CHOICES = ("level", "drop")
 """Treatments of missing values: make them a level of their own, or leave their records out."""
 
-_RANKED = {
-    *(("test", "mann-whitney"), ("test", "kruskal")),
-    *(("method", "spearman"), ("method", "kendall")),
-}
+_RANKED = {("test", "mann-whitney"), ("test", "kruskal"), ("method", "spearman"), ("method", "kendall")}
 """Options of analyses of ranks: those of the levels in their order."""
 
 _LINEAR = "Write the response as a linear function of one attribute, with no condition on its levels;"
@@ -47,7 +44,6 @@ class AnswerRequest:
     """A question as an analyst sends it.
 
     Args:
-        values: Numbers of levels that the analyst gives.
         where: Which records; "" for all.
         missing: One of ``MISSING_CHOICES``.
     """
@@ -117,7 +113,6 @@ class AnswerRequest:
         Numbers that are summed have their marginals by levels, too: rows are made of these.
 
         Args:
-            rows: False where no rows are made.
             levels: Levels count as one number each.
 
         Raises:

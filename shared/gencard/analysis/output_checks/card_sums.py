@@ -65,15 +65,10 @@ class NumberedRecords:
     most_records: int = 1
 
     def groups(self, one: Sum) -> IntArray:
-        """Return the group of each record; see ``sum_groups``."""
         return sum_groups(one, self.dataset, self.coding)
 
-    def values(self, of: Clique) -> FloatArray:
-        """Return the number, or the product of two, of each record."""
-        return np.asarray(np.prod([self.numbers[name] for name in of], axis=0))
-
     def magnitudes(self, of: Clique) -> FloatArray:
-        """Return magnitudes of the same, each number from 0 moved into its declared edges."""
+        """Return the magnitude of a number, or of the product of two, from 0 moved into its edges."""
         codings = ((name, self.coding.attribute(name).coding) for name in of)
         parts = [np.abs(self.numbers[name] - origin_of(coding)) for name, coding in codings]
         return np.asarray(np.prod(parts, axis=0))
@@ -179,7 +174,6 @@ def judged_sums(
     """Judge the exact sums of a card, beside its own counts and all that was released before.
 
     Args:
-        rules: Threshold, dominance, p per cent and influence.
         transform: Checks that the card's marginals pass; counts of populations are judged as these.
         released: Exact counts of the card itself among them, but not its sums.
     """
@@ -209,10 +203,8 @@ def _is_determined(one: Sum, coding: Coding, released: ReleasedNumbers) -> bool:
 
 
 def _judged(one: Sum, records: NumberedRecords, rules: Rules, transform: Transform) -> JudgedSum:
-    inside, domain = (
-        _inside(one, records.dataset, records.coding),
-        records.dataset.domain.project(one.by),
-    )
+    inside = _inside(one, records.dataset, records.coding)
+    domain = records.dataset.domain.project(one.by)
     cells, number = cell_numbers(records.dataset, one.by)
     counts, outside = (
         np.bincount(cells[kept], minlength=number).reshape(domain.sizes) for kept in (inside, ~inside)
@@ -273,7 +265,8 @@ def _of_influence(one: Sum, records: NumberedRecords, rules: Rules) -> RuleVerdi
     """Judge the means by groups that a sum determines; squares and products of all are none."""
     if rules.influence is None or (len(one.of) > 1 and not one.by):
         return PASSED
-    place, values = records.groups(one), records.values(one.of)
+    place = records.groups(one)
+    values = np.asarray(np.prod([records.numbers[name] for name in one.of], axis=0))
     cells, kept = int(place.max(initial=-1)) + 1, place >= 0
     if records.persons is not None:
         figure = influence.of_person_means(place, values, records.persons, cells=cells)

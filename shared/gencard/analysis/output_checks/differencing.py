@@ -59,7 +59,6 @@ class Condition:
     """Membership of cells of some attributes.
 
     Args:
-        attributes: In the order of the axes.
         cells: True where a record of this cell is in.
     """
 
@@ -263,11 +262,10 @@ def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bo
 
     None at all are too few as well, unless the union is the population by its very definition.
     """
-    everything = condition.attributes
-    names = [
+    names = [  # attributes without which the others do not decide who is in
         name
-        for name in everything
-        if not _depends_on(condition, [other for other in everything if other != name])
+        for axis, name in enumerate(condition.attributes)
+        if np.any(condition.cells.all(axis=axis) != condition.cells.any(axis=axis))
     ]
     if len(names) > _MOST_ATTRIBUTES:
         return True  # fail closed: trying all subsets would take too long
@@ -283,13 +281,6 @@ def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bo
             if is_near and np.minimum(inside, outside).sum() < threshold:
                 return True
     return False
-
-
-def _depends_on(condition: Condition, names: Sequence[str]) -> bool:
-    """Whether some attributes decide alone who is in."""
-    others = tuple(axis for axis, name in enumerate(condition.attributes) if name not in names)
-    decided = condition.cells.all(axis=others) == condition.cells.any(axis=others)
-    return bool(np.all(decided))
 
 
 _Population = tuple[ToldOutput, Kept]

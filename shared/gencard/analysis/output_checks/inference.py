@@ -249,13 +249,12 @@ class _Classes:
             values.append(one.values[closed].astype(np.float64))
             offset += int(closed.sum())
         shape = (offset, len(self.counts))
-        sums = _Sums(_incidence(touched, shape), _incidence(within, shape), np.concatenate(values))
-        return _unknown(sums, known)
-
-
-def _incidence(entries: list[IntArray], shape: tuple[int, int]) -> scipy.sparse.csr_array:
-    rows, columns = np.concatenate([np.zeros((2, 0), dtype=np.int64), *entries], axis=1)
-    return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+        incidence = []
+        for entries_of in (touched, within):
+            rows, columns = np.concatenate([np.zeros((2, 0), dtype=np.int64), *entries_of], axis=1)
+            ones = np.ones(len(rows))
+            incidence.append(scipy.sparse.csr_array((ones, (rows, columns)), shape=shape))
+        return _unknown(_Sums(incidence[0], incidence[1], np.concatenate(values)), known)
 
 
 def _unknown(sums: _Sums, known: FloatArray) -> _Sums:
@@ -287,9 +286,7 @@ class _Ranges:
     """
 
     def __init__(self, sums: _Sums, codes: IntArray, counts: IntArray) -> None:
-        self.sums = sums
-        self.codes = codes
-        self.counts = counts
+        self.sums, self.codes, self.counts = sums, codes, counts
         self.low = sums.within @ counts - sums.values
         self.high = sums.touched @ counts - sums.values
         self.least, self.most = self.low.copy(), self.high.copy()  # inside the classes alone

@@ -47,7 +47,6 @@ class GroupSums:
     """Sizes, means and sums of squares of groups, with one record fewer where a record is left out.
 
     Args:
-        sizes: Records of each group.
         means: NaN in an empty group.
         squares: Sums of squared distances from the means.
         scale: Largest magnitude of a value, to which rounding errors are relative.
@@ -348,7 +347,8 @@ def of_model(
         record = fit.placed(one)
         enough = np.inf if contrasts is None else max(limit, largest)
         largest = max(largest, fit.figure(record, enough), fit.spread(record) if spreads else 0.0)
-        leverage = max(leverage, record.leverage)
+        added = np.where(record.inside, record.leverages / (1 + record.leverages), 0.0)
+        leverage = max(leverage, float(np.round(added.max(initial=0.0), 12)))
     return largest, leverage
 
 
@@ -369,12 +369,6 @@ class _Placed:
     change: FloatArray
     leverages: FloatArray
     inside: NDArray[np.bool_]
-
-    @property
-    def leverage(self) -> float:
-        """The largest leverage of a record that was added, 0 to 1."""
-        own = np.where(self.inside, self.leverages / (1 + self.leverages), 0.0)
-        return float(np.round(own.max(initial=0.0), 12))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,7 +20,7 @@ from gencard.analysis.answers.regressions import event_of
 from gencard.analysis.output_checks import rule_checks
 from gencard.analysis.output_checks.differencing import Condition, cell_numbers
 from gencard.analysis.output_checks.influence import waits
-from gencard.analysis.output_checks.released import slopes_of
+from gencard.analysis.output_checks.released import ROUNDED_FIRST, slopes_of
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.policy import PASSED, Colour, Mark, Rule, Rules, RuleVerdict, breaking, together
@@ -40,12 +40,12 @@ _MOST_GROUPED_CELLS = 2**20
 _MOST_POPULATIONS = 100
 """Most groups of one run that are checked; only runs of older versions, without a limit, make more."""
 
-_COUNTED = {
-    *(Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL, Analysis.DISCRIMINANT),
-    *(Analysis.CROSSTAB, Analysis.LOGLINEAR, Analysis.NAIVE_BAYES, Analysis.CORRESPONDENCE),
-    *(Analysis.QUANTILES, Analysis.CHOW_LIU, Analysis.CORRELATION, Analysis.POLYCHORIC),
-    Analysis.COMPONENTS,
-}
+COUNTED = ROUNDED_FIRST | {Analysis.LOGLINEAR, Analysis.QUANTILES}
+"""Tell the cells of the marginals that they need."""
+
+_CLASSES = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL}
+PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
+_COUNTED = COUNTED | PAIRED | _CLASSES | {Analysis.DISCRIMINANT}
 """Kinds that may tell counts of the response's levels in a group."""
 
 
@@ -133,9 +133,8 @@ def _of_group_sums(
     attributes, cells = _cells(part, margins)
     own = cells[tuple(margins.dataset.column(name) for name in attributes)]
     held, place = np.unique(own, return_inverse=True)
-    groups = rule_checks.contributions(
-        place, response, cells=len(held), most=max(rules.checks.dominance_count, 1)
-    )
+    most = max(rules.checks.dominance_count, 1)
+    groups = rule_checks.contributions(place, response, cells=len(held), most=most)
     return together(rule_checks.verdicts(rule_checks.of_sums(groups, rules)))
 
 
@@ -163,25 +162,13 @@ def group_populations(question: CheckedQuestion) -> tuple[Condition, ...]:
     return tuple(conditions[:_MOST_POPULATIONS])
 
 
-COUNTED = {
-    Analysis.CROSSTAB,
-    Analysis.LOGLINEAR,
-    Analysis.NAIVE_BAYES,
-    Analysis.CORRESPONDENCE,
-    Analysis.QUANTILES,
-    Analysis.CHOW_LIU,
-}
-"""Tell the cells of the marginals that they need."""
-
 _NO_ERROR = 1e-9
 """Standard errors that are 0 but for rounding."""
 
-_CLASSES = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL}
 GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
 SUMMED = {*GROUPED, Analysis.LINEAR, Analysis.POISSON}
 """Determine the sums of the response in the cells of ``output_cliques``."""
 
-PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
 SURVIVAL = {Analysis.KAPLAN_MEIER, Analysis.COX}
 
 
@@ -207,7 +194,6 @@ class Judgement:
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """Verdict on each part."""
         return tuple(Mark(part, verdict.colour, verdict.broken) for part, verdict in self.parts)
 
 
@@ -246,19 +232,13 @@ def _parts(
     if kind in SURVIVAL:
         yield from _of_survival(margins, question, answer, rules)
     if kind is Analysis.DISCRIMINANT:
-        yield from _of_class_means(margins, question, response, rules)
+        for name in dict.fromkeys(chain.from_iterable(question.formula.terms)):
+            values = np.asarray(question.values[name], dtype=np.float64)
+            yield clique_name((response, name)), _of_sums(margins, (response,), name, values, rules)
     if kind in {Analysis.DISCRIMINANT, *_CLASSES}:
         yield clique_name((response,)), _of_cells(margins, (response,), rules)
     if kind not in COUNTED and rules.influence is not None:
         yield "influence", _of_influence(margins, question, rules)
-
-
-def _of_class_means(
-    margins: RecordMargins, question: CheckedQuestion, response: str, rules: Rules
-) -> Iterator[tuple[str, RuleVerdict]]:
-    for name in dict.fromkeys(chain.from_iterable(question.formula.terms)):
-        numbers = np.asarray(question.values[name], dtype=np.float64)
-        yield clique_name((response, name)), _of_sums(margins, (response,), name, numbers, rules)
 
 
 def _of_influence(margins: RecordMargins, question: CheckedQuestion, rules: Rules) -> RuleVerdict:
@@ -286,7 +266,6 @@ def _of_survival(
 
 
 def clique_name(clique: Clique) -> str:
-    """Attributes as they stand in a judgement."""
     return " × ".join(clique) or "all"
 
 
@@ -416,9 +395,8 @@ def _of_sums(
     values = numbers[dataset.column(response)]
     cells, _ = cell_numbers(dataset, clique)
     occupied, place = np.unique(cells, return_inverse=True)
-    sums = rule_checks.contributions(
-        place, values, cells=len(occupied), most=max(rules.checks.dominance_count, 1)
-    )
+    most = max(rules.checks.dominance_count, 1)
+    sums = rule_checks.contributions(place, values, cells=len(occupied), most=most)
     verdicts = rule_checks.verdicts(rule_checks.of_sums(sums, rules))
     if spreads:
         verdicts += rule_checks.verdicts(rule_checks.of_spreads(sums, rules))

@@ -47,7 +47,6 @@ class SmallCounts:
     """Counts to protect in one marginal.
 
     Args:
-        clique: Attributes of the marginal.
         places: Numbers of its cells with a small count, shape ``(small,)``.
         values: These counts, in records.
     """
@@ -62,8 +61,6 @@ class Lattice:
     """All cells of a few attributes, and how many records each holds.
 
     Args:
-        cells: One row for each cell.
-        counts: In records.
         changing: Places of the cells whose counts may be others, as far as an attacker knows; never
             structural zeros, which everybody knows to be empty.
         small: The marginal counts to protect, of all marginals.
@@ -90,7 +87,6 @@ class Lattice:
 
         Args:
             checks: Counts below the threshold are small; 0 where zeros are.
-            impossible: Cells that are empty by the schema.
             exact: Marginals that everybody may know: what they tell alone needs no protection.
             merged: Attributes of which several levels have one code.
         """
@@ -195,7 +191,6 @@ class CountFacts:
 
     @classmethod
     def together(cls, parts: Iterable["CountFacts"], changing: int) -> "CountFacts":
-        """All facts of several outputs."""
         parts_list = list(parts)
         rows = np.concatenate([np.empty((0, changing)), *(part.rows for part in parts_list)])
         low = np.concatenate([np.empty(0), *(part.low for part in parts_list)])
@@ -241,12 +236,7 @@ _OPTIONS: dict[str, str | int] = {
 
 
 class LinearProgram:
-    """Changes of the counts of classes that agree with facts, as rows.
-
-    Args:
-        facts: About classes.
-        counts: Records in each class.
-    """
+    """Changes of the counts of classes that agree with facts, as rows."""
 
     def __init__(self, facts: CountFacts, counts: IntArray) -> None:
         self.facts = facts
@@ -403,8 +393,6 @@ class _Linear:
 
     Args:
         rows: Conditions, shape ``(conditions, classes)``.
-        low: Their least values.
-        high: Their largest values.
     """
 
     def __init__(self, rows: scipy.sparse.csc_array, low: FloatArray, high: FloatArray) -> None:
@@ -426,13 +414,7 @@ class _Linear:
     def largest(
         self, weights: FloatArray, low: FloatArray, most: float, *, interior: bool
     ) -> FloatArray | None:
-        """The change that makes a weighted sum largest; None if the solver finds none.
-
-        Args:
-            low: The least change of each class.
-            most: The largest of any.
-            interior: See ``Program.fraction``.
-        """
+        """The change, from ``low`` to ``most``, that makes a weighted sum largest, if one is found."""
         self._solver.setOptionValue("solver", "ipm" if interior else "simplex")
         size = len(self._classes)
         high = np.full(size, highspy.kHighsInf if np.isinf(most) else most)

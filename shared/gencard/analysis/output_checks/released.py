@@ -81,12 +81,8 @@ def _coefficients(one: Coefficients, rules: Rules) -> Coefficients:
     params = tuple(map(rounding.to_error, one.params, map(float, one.bse)))
     covariance = rounding.covariance(np.reshape(one.covariance, (len(one.names),) * 2))
     degrees = None if one.degrees is None else max(_count(one.degrees, rules), 1.0)
-    return replace(
-        one,
-        params=params,
-        covariance=tuple(tuple(map(float, row)) for row in covariance),
-        degrees=degrees,
-    )
+    rows = tuple(tuple(map(float, row)) for row in covariance)
+    return replace(one, params=params, covariance=rows, degrees=degrees)
 
 
 def _scalar(one: Scalar, records: float, rules: Rules) -> Scalar:
@@ -103,7 +99,6 @@ def _scalar(one: Scalar, records: float, rules: Rules) -> Scalar:
 
 
 def _unit(one: Scalar, records: float, rules: Rules) -> float:
-    """The unit to which the value of a scalar is rounded."""
     value, name = one.value or 0.0, base_name(one.name)
     if one.standard_error is not None:
         return rounding.unit_by_error(value, one.standard_error)
@@ -291,17 +286,13 @@ def _of_variances(table: AnswerTable, records: float) -> Iterator[Number]:
 
 def numbers_in(answer: AnalysisAnswer) -> int:
     """Count the numbers that an answer discloses: a covariance matrix has one for each pair of names."""
-    coefficients = answer.coefficients
-    of_model = (
-        0 if coefficients is None else len(coefficients.names) * (len(coefficients.names) + 3) // 2
-    )
-    of_tables = sum(
-        value is not None for table in answer.tables for row in table.values for value in row
-    )
+    names = 0 if answer.coefficients is None else len(answer.coefficients.names)
+    values = (value for table in answer.tables for row in table.values for value in row)
+    of_tables = sum(value is not None for value in values)
     of_scalars = sum(
         1 + (one.pvalue is not None) + (one.standard_error is not None) for one in answer.scalars
     )
-    return 1 + of_model + of_tables + of_scalars
+    return 1 + names * (names + 3) // 2 + of_tables + of_scalars
 
 
 ROUNDED_FIRST = {Analysis.CROSSTAB, Analysis.NAIVE_BAYES, Analysis.CORRESPONDENCE, Analysis.CHOW_LIU}
@@ -333,8 +324,8 @@ def of_rounded_counts(
     try:
         answer = answered(question, own)
     except GencardError:
-        counts = (one for one in exact.tables if base_name(one.name) in _COUNTS)
-        answer = AnalysisAnswer(exact.kind, exact.formula, records_of(own), tables=tuple(counts))
+        counts = tuple(one for one in exact.tables if base_name(one.name) in _COUNTS)
+        answer = AnalysisAnswer(exact.kind, exact.formula, records_of(own), tables=counts)
     notes = (*answer.notes, _NOTE.format(base=base))
     return replace(answer, rests_on=exact.rests_on, notes=notes)
 
@@ -422,7 +413,6 @@ class Slopes:
     """Numbers of an answer, and their derivatives by counts.
 
     Args:
-        attributes: Of the formula.
         names: Where each number stands in the answer.
         values: Before they are rounded, shape ``(numbers,)``.
         units: To which they are rounded.
@@ -527,9 +517,8 @@ def slopes_of(question: CheckedQuestion, margins: RecordMargins, rules: Rules) -
     centre = cells.codes[np.argmax(cells.counts)]
 
     def slope(codes: IntArray) -> FloatArray:
-        more = RecordMargins.of(
-            Dataset(domain, np.vstack([cells.codes, codes])), np.append(cells.counts, _RECORD)
-        )
+        dataset = Dataset(domain, np.vstack([cells.codes, codes]))
+        more = RecordMargins.of(dataset, np.append(cells.counts, _RECORD))
         values = {one.name: one.value for one in numbers_of(plain_answer(question, more), USUAL_RULES)}
         moved = np.array([values.get(one.name, np.nan) for one in numbers])
         return (moved - [one.value for one in numbers]) / _RECORD

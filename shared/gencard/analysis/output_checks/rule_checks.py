@@ -40,12 +40,8 @@ def of_model(records: float, parameters: int, cells: int | None, rules: Rules) -
         cells: Different rows of the model matrix; None where a feature is a number, or where there is
             one feature alone: that is a table of means, for which leverage is the threshold.
     """
-    return breaking(
-        [
-            (Rule.FREEDOM, records - parameters < rules.checks.freedom),
-            (Rule.SATURATED, cells is not None and parameters >= cells),
-        ]
-    )
+    few = records - parameters < rules.checks.freedom
+    return breaking([(Rule.FREEDOM, few), (Rule.SATURATED, cells is not None and parameters >= cells)])
 
 
 def of_test(records: float, parameters: int, rules: Rules) -> RuleVerdict:
@@ -131,13 +127,8 @@ class Contributions:
 
     Args:
         counts: Records with a value.
-        totals: Sum of the values.
         largest: The largest value; 0 in an empty group.
-        two_largest: Sum of the two largest values.
         several_largest: Sum of as many as the (n, k) rule says.
-        negative: Whether a value is below 0.
-        constant: Whether all values are the same.
-        missing: Whether some record has no value.
     """
 
     counts: IntArray
@@ -208,9 +199,8 @@ def of_sums(groups: Contributions, rules: Rules) -> Broken:
     defined = (groups.counts > 0) & ~groups.negative
     with np.errstate(divide="ignore", invalid="ignore"):
         share = groups.several_largest / groups.totals
-        rest = (groups.totals - groups.two_largest) / np.where(
-            groups.largest == 0, np.inf, groups.largest
-        )
+        largest = np.where(groups.largest == 0, np.inf, groups.largest)
+        rest = (groups.totals - groups.two_largest) / largest
     dominated = share >= checks.dominance_percent / 100
     close = rest < checks.remainder_percent / 100
     return {

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import ceil, log10, prod
 
 import numpy as np
@@ -31,12 +31,13 @@ from gencard.analysis.answers.design import CheckedQuestion, Column, Design
 from gencard.analysis.answers.groups import TESTS, cell_design, terms_of
 from gencard.analysis.answers.kinds import (
     ERRORS,
+    NOTE,
     StoredGroups,
     StoredRecords,
+    answered,
     pooled_tables,
     quantiles_of,
     step_of,
-    stored_answer,
     without_spreads,
 )
 from gencard.analysis.answers.levels import quantile_shares
@@ -120,7 +121,8 @@ class StoredRun:
         """The answer before it is rounded; raises as ``answered``."""
         if self.question.kind is Analysis.QUANTILES:
             return self._quantiles[1]
-        return stored_answer(self.question, self._margins)
+        answer = answered(self.question, self._margins)
+        return replace(answer, notes=(*answer.notes, NOTE))
 
     @cached_property
     def _quantiles(self) -> tuple[StoredGroups, AnalysisAnswer]:
@@ -174,13 +176,10 @@ class StoredRun:
         if question.kind is Analysis.QUANTILES:
             yield "test", rule_checks.of_test(n, 1, rules)
             groups, _ = self._quantiles
-            shares = quantile_shares(question)
-            most = max(rules.checks.dominance_count, 1)
-            one = rule_checks.contributions(
-                groups.place, groups.values, cells=len(groups.names), most=most
-            )
+            cells, most = len(groups.names), max(rules.checks.dominance_count, 1)
+            one = rule_checks.contributions(groups.place, groups.values, cells=cells, most=most)
             threshold = rules.checks.threshold
-            for share in shares:
+            for share in quantile_shares(question):
                 side = min(share, 1 - share)
                 nearest = one.counts * side - np.sqrt(one.counts * share * (1 - share))
                 apart = one.counts * (step_of(share) or 0.0) + 1e-9
@@ -191,8 +190,8 @@ class StoredRun:
                 }
                 yield f"quantile {share:g}", together(rule_checks.verdicts(broken))
             return
-        paired = question.kind is Analysis.CORRELATION
-        sums = None if paired else contributed(question, self.response[0])
+        is_paired = question.kind is Analysis.CORRELATION
+        sums = None if is_paired else contributed(question, self.response[0])
         yield from of_groups(self._margins, question, rules, sums)
         yield "test", rule_checks.of_test(n, parameters_of(self.answer), rules)
         if question.design is not None:
@@ -204,7 +203,7 @@ class StoredRun:
         if question.kind in GROUPED:
             for term in self._terms:
                 yield clique_name(term), self._of_means(term, rules)
-        if question.kind is Analysis.CORRELATION:
+        if is_paired:
             yield from self._of_correlations(rules)
         elif not (question.kind in GROUPED and self._has_means):
             yield "influence", together(one._of_placed(rules) for one in (self, self._without_one))
@@ -309,10 +308,8 @@ class StoredRun:
         place, cells = self._groups(term)
         most = max(rules.checks.dominance_count, 1)
         spread = rule_checks.contributions(place, self.response[0], cells=cells, most=most)
-        verdicts = [
-            self._of_sums(term, rules),
-            *rule_checks.verdicts(rule_checks.of_spreads(spread, rules)),
-        ]
+        by_spread = rule_checks.verdicts(rule_checks.of_spreads(spread, rules))
+        verdicts = [self._of_sums(term, rules), *by_spread]
         if rules.influence is not None and self._has_means:
             verdicts += [one._moved_means(term, rules) for one in (self, self._without_one)]
         return together(verdicts)
@@ -354,16 +351,13 @@ class StoredRun:
         design = question.design
         if design is None:
             design = cell_design(margins, question, terms_of(question))
-        varied = tuple(
-            dict.fromkeys(name for clique in coded_cliques(margins, design) for name in clique)
-        )
+        varied = tuple(dict.fromkeys(chain.from_iterable(coded_cliques(margins, design))))
         levels = [np.flatnonzero(margins.counts((name,))) for name in varied]
         if prod(map(len, levels)) > influence.MOST_COMBINATIONS:
             return breaking([(Rule.INFLUENCE, True)])
         both = [self.inside, self.outside]
-        numbers = {
-            name: np.concatenate([one.numbers[name] for one in both]) for name in self.inside.numbers
-        }
+        names = self.inside.numbers
+        numbers = {name: np.concatenate([one.numbers[name] for one in both]) for name in names}
         own = np.concatenate([one.codes(design.attributes) for one in both])
         axes = [design.attributes.index(name) for name in varied]
 
@@ -457,11 +451,8 @@ def _coarse(value: float, error: float, numbers: FloatArray, threshold: int) -> 
         low, high = np.searchsorted(numbers, [centre - unit / 2, centre + unit / 2])
         if high - low >= threshold or unit > 4 * width:
             break
-    digits = rounding.MOST_DIGITS
-    return (
-        rounding.to_digits(centre, digits),
-        rounding.to_digits(unit * max(ceil(error / unit - 1e-9), 1), digits),
-    )
+    width, digits = unit * max(ceil(error / unit - 1e-9), 1), rounding.MOST_DIGITS
+    return rounding.to_digits(centre, digits), rounding.to_digits(width, digits)
 
 
 def _next_unit(unit: float) -> float:
