@@ -340,11 +340,6 @@ def test_bad_tables_are_refused():
     ("change", "error"),
     [
         ({"secret": "b"}, UnknownAttributeError),
-        ({"known": ("b",)}, UnknownAttributeError),
-        ({"known": ()}, InvalidCliqueError),
-        ({"known": ("a0", "a0")}, InvalidCliqueError),
-        ({"known": ("a0", "a1")}, InvalidCliqueError),
-        ({"known": ("a2",)}, InvalidNumberError),
         ({"tolerance": -0.1}, InvalidNumberError),
         ({"tolerance": np.nan}, InvalidNumberError),
         ({"attacks": 0}, InvalidNumberError),

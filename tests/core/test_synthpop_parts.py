@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import box_named
 from gencard.boxes.synthpop import CodeRule, Options, SynthPop, planned_steps
-from gencard.boxes.synthpop_trees import LEAF, Growth, TreeScale, density_of, nominal, numeric
+from gencard.boxes.synthpop_trees import LEAF, Growth, density_of, nominal, numeric, places_of
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
@@ -134,7 +134,7 @@ class TestRules:
 
 class TestScale:
     def test_missing_comes_before_every_number(self):
-        places = TreeScale(np.array([3.0, NAN, -1.0, 3.0, NAN, 9.0])).places
+        places = places_of(np.array([3.0, NAN, -1.0, 3.0, NAN, 9.0]))
         assert places.tolist() == [3, 0, 2, 3, 1, 4]
 
     def test_density_moves_numbers_to_near_codes(self):

@@ -132,13 +132,13 @@ class Aim(ModelBox):
             ModelTooLargeError: The attributes alone have more cells than the model may have.
         """
         check_attributes(dataset)
-        _check_cells(dataset.domain, self.max_cells)
+        alone = [(name,) for name in dataset.domain.attributes]
+        check_cells(dataset.domain, alone, self.max_cells)
         progress("attributes", 0.0)
         budget = PrivacyBudget(self.privacy, self.noise)
         part = budget.total / (self.rounds * len(dataset.domain))
         candidates = Candidates.of(dataset.domain, self.workload, self.max_cells)
         counts = dict(zip(candidates.cliques, count_all(dataset, candidates.cliques), strict=True))
-        alone = [(name,) for name in dataset.domain.attributes]
         measured = budget.noisy_marginals(dataset, alone, _MEASURING * part * len(alone))
         model = NoisyModel(dataset.domain, measured)
         # the number of rounds depends on the noise, so no finer progress is reported
@@ -168,14 +168,10 @@ class Aim(ModelBox):
         return KeptModel(model.tree)
 
 
-def _check_cells(domain: Domain, most: int) -> None:
-    check_cells(domain, [(name,) for name in domain.attributes], most)
-
-
 def _check(parameters: Parameters, workload: tuple[Clique, ...], domain: Domain) -> None:
     """Raises what a fit raises before it spends anything."""
     most = whole(parameters, "max_cells", 1, 50_000_000)
-    _check_cells(domain, most)
+    check_cells(domain, [(name,) for name in domain.attributes], most)
     Candidates.of(domain, workload, most)
 
 

@@ -4,7 +4,7 @@ A fit samples without the records, but every leaf of its trees holds codes of so
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
@@ -18,9 +18,7 @@ from gencard.boxes.synthpop_trees import (
     Conditional,
     Density,
     Growth,
-    Target,
     Tree,
-    TreeScale,
     conditional,
     density_of,
     nominal,
@@ -32,7 +30,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import BlackBoxError, InvalidDatasetError, InvalidInputError, InvalidNumberError
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.model_file import BROKEN, Arrays, archived, unarchived
-from gencard.core.types import Progress, ignore_progress
+from gencard.core.types import FloatArray, Progress, ignore_progress
 
 # Options, read from a card's parameters: order, predictors, rules, growth.
 
@@ -281,7 +279,7 @@ class DrawStep:
 def step_of(
     plan: PlannedStep,
     dataset: Dataset,
-    scales: Mapping[str, TreeScale],
+    numbers: Mapping[str, FloatArray],
     growth: Growth,
     *,
     random_state: int,
@@ -291,29 +289,24 @@ def step_of(
     free = np.flatnonzero(fixed == FREE)
     records = dataset.take(free) if 0 < len(free) < len(dataset) else dataset
     grow = partial(
-        conditional, predictors=plan.predictors, scales=scales, growth=growth, random_state=random_state
+        conditional,
+        predictors=plan.predictors,
+        numbers=numbers,
+        growth=growth,
+        random_state=random_state,
     )
-    scale = scales.get(plan.attribute)
-    axis = dataset.domain.axis(plan.attribute)
-    return DrawStep(axis, plan.rules, _conditionals(records, plan.attribute, scale, grow))
-
-
-def _conditionals(
-    records: Dataset,
-    attribute: str,
-    scale: TreeScale | None,
-    grow: Callable[[Dataset, Target], Conditional],
-) -> tuple[Conditional, ...]:
-    codes = records.column(attribute)
-    if scale is None or np.isnan(scale.numbers[codes]).all():
-        return (grow(records, nominal(codes)),)
-    missing = np.isnan(scale.numbers[codes])
-    known = records.take(np.flatnonzero(~missing))
-    last = grow(known, numeric(codes[~missing], scale.numbers))
-    if not missing.any():
-        return (last,)
-    which = nominal(np.where(missing, codes.astype(np.int64), FREE))
-    return grow(records, which), last
+    codes, own = records.column(plan.attribute), numbers.get(plan.attribute)
+    conditionals: tuple[Conditional, ...]
+    if own is None or np.isnan(own[codes]).all():
+        conditionals = (grow(records, nominal(codes)),)
+    else:
+        missing = np.isnan(own[codes])
+        known = records.take(np.flatnonzero(~missing))
+        conditionals = (grow(known, numeric(codes[~missing], own)),)
+        if missing.any():
+            which = nominal(np.where(missing, codes.astype(np.int64), FREE))
+            conditionals = (grow(records, which), *conditionals)
+    return DrawStep(dataset.domain.axis(plan.attribute), plan.rules, conditionals)
 
 
 _VERSION = 1
@@ -463,8 +456,8 @@ class SynthPop:
         domain = dataset.domain
         plans = planned_steps(self.options, domain)
         sizes = zip(domain.attributes, domain.sizes, strict=True)
-        numbers = {name: numbers_of_codes(self.values, name, size) for name, size in sizes}
-        scales = {name: TreeScale(own) for name, own in numbers.items() if not np.isnan(own).all()}
+        every = {name: numbers_of_codes(self.values, name, size) for name, size in sizes}
+        numbers = {name: own for name, own in every.items() if not np.isnan(own).all()}
         if not len(dataset):
             raise InvalidDatasetError(problem="it has no records")
         rng = rng_of(seed)
@@ -473,11 +466,10 @@ class SynthPop:
         steps = []
         for number, plan in enumerate(plans, 1):
             state = int(rng.integers(_RANDOM_STATES))
-            step = step_of(plan, dataset, scales, growth, random_state=state)
-            scale = scales.get(plan.attribute) if options.smoothing == "density" else None
-            if scale:
-                density = density_of(scale.numbers, dataset.column(plan.attribute))
-                step = replace(step, density=density)
+            step = step_of(plan, dataset, numbers, growth, random_state=state)
+            own = numbers.get(plan.attribute) if options.smoothing == "density" else None
+            if own is not None:
+                step = replace(step, density=density_of(own, dataset.column(plan.attribute)))
             steps.append(step)
             progress(f"tree of '{plan.attribute}'", number / len(plans))
         return FittedTrees(dataset.domain, tuple(steps))

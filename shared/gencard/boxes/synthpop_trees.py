@@ -227,27 +227,18 @@ class Growth:
 
 
 # The conditional distribution of one attribute: a tree whose leaves hold the codes of their records.
-#
-# A ``TreeScale`` says what the codes of an attribute mean to a tree: numbers, or names without an order.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TreeScale:
-    """The number of each code, NaN for missing: shape ``(size,)``."""
+def places_of(numbers: FloatArray) -> NDArray[np.int64]:
+    """Place of each code in the order of the numbers, missing ones before all others.
 
-    numbers: FloatArray
-
-    @property
-    def places(self) -> NDArray[np.int64]:
-        """Place of each code in the order of the numbers, missing ones before all others.
-
-        So one split tells what is missing from what is not, as synthpop's additional indicator does.
-        """
-        missing = np.isnan(self.numbers)
-        places = np.empty(len(self.numbers), dtype=np.int64)
-        places[missing] = np.arange(missing.sum())
-        places[~missing] = missing.sum() + np.unique(self.numbers[~missing], return_inverse=True)[1]
-        return places
+    So one split tells what is missing from what is not, as synthpop's additional indicator does.
+    """
+    missing = np.isnan(numbers)
+    places = np.empty(len(numbers), dtype=np.int64)
+    places[missing] = np.arange(missing.sum())
+    places[~missing] = missing.sum() + np.unique(numbers[~missing], return_inverse=True)[1]
+    return places
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -341,7 +332,7 @@ def conditional(
     dataset: Dataset,
     target: Target,
     predictors: Clique,
-    scales: Mapping[str, TreeScale],
+    numbers: Mapping[str, FloatArray],
     growth: Growth,
     *,
     random_state: int,
@@ -349,12 +340,17 @@ def conditional(
     """Grow a tree on one or more records.
 
     Predictors that are constant, or order the records as another one does, are left out.
+
+    Args:
+        numbers: For each attribute with numbers that of each code, NaN for missing: shape ``(size,)``.
     """
     informative: dict[bytes, tuple[int, Integers]] = {}
     for name in predictors:
         codes = dataset.column(name)
         place = (
-            scales[name].places if name in scales else target.places(codes, dataset.domain.size(name))
+            places_of(numbers[name])
+            if name in numbers
+            else target.places(codes, dataset.domain.size(name))
         )
         column = place[codes]
         if np.any(column != column[0]):

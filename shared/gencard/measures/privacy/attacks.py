@@ -384,16 +384,14 @@ def inference(
     gower: Gower,
     secret: str,
     *,
-    known: Clique | None = None,
     tolerance: float = 0.05,
     attacks: int,
     controls: int | None = None,
     rng: np.random.Generator,
 ) -> Attack:
-    """Guess the secret of records of train, and of records of holdout, among those that have one.
+    """Guess the secret of records of train, and of holdout, that have one, by all other attributes.
 
     Args:
-        known: The attributes that are known of a target; None is all but the secret.
         tolerance: How far a guess may be off, as a share, 0 to 1, of the true number's size; levels
             must be equal.
         attacks: Records of train.
@@ -401,11 +399,8 @@ def inference(
     """
     gower.check(tables.synthetic)
     check_known((secret,), gower.attributes)
-    others = tuple(name for name in gower.attributes if name != secret)
-    known = others if known is None else known
-    if secret in known:
-        raise InvalidCliqueError(clique=", ".join(known), problem="it contains the sensitive attribute")
-    check_known(known, others)
+    known = tuple(name for name in gower.attributes if name != secret)
+    check_known(known, gower.attributes)
     if not 0 <= tolerance <= 1:
         raise InvalidNumberError(field="The tolerance", expected="from 0 to 1")
     distance = gower.project(known)
