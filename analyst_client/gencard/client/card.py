@@ -102,9 +102,7 @@ class Card(CardView):
         """Return the card, whose offer then says what noise and levels do to an analysis.
 
         Args:
-            formula: Model formula; see ``Analyst.plan``.
-            kind: Type of analysis.
-            missing: "level" or "drop", as in ``Analyst.plan``.
+            formula, kind, missing: As ``Analyst.plan`` takes them.
 
         Raises:
             InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong

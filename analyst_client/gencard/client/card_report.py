@@ -77,7 +77,6 @@ class CardMeasures:
     """Evaluations of one card, each run once, on rows that the controller drew for them.
 
     Args:
-        card: datasets/{dataset}/cards/{card}.
         findings: By evaluation, in the order of a report; None if the records do not allow it.
         unavailable: Evaluations that the card cannot have, with the reason.
         statistics: Their total price, paid by the first caller, in independent statistics.
@@ -164,7 +163,6 @@ class CardReport(WrittenAsPage, Displayable):
 
     Args:
         digest: SHA-256, in hex, of the card.
-        receipt: Of the release that was measured.
         reader: The role that the report was made for: it decides what is in it.
         findings: By measure, in the order of the report; None where the records do not allow it.
         audits: Of the card, newest first.
@@ -256,6 +254,17 @@ class CardReport(WrittenAsPage, Displayable):
 
     def document(self) -> dict[str, Any]:
         """The report as an object of JSON types."""
+        measures = [
+            {
+                "name": name,
+                "group": str(REPORTED[name].group),
+                "sentence": sentence(finding),
+                "standsOut": finding.stands_out,
+                **({"undecided": True} if finding.undecided else {}),
+                "found": finding_to_json_object(finding),
+            }
+            for name, finding in self.available.items()
+        ]
         audits = [
             json_of(one, "black_box", "verdict", "wording", "attempt", "level")
             | {"report": None if one.findings is None else report_to_json_object(one.findings)}
@@ -266,8 +275,13 @@ class CardReport(WrittenAsPage, Displayable):
             "reader": self.reader,
             "card": card_document(self.card) | {"state": self.state, "sha256": self.digest},
             "holdsAgainst": self.card.tier.holds_against,
-            "release": _released(self.receipt),
-            "measures": [_measured(name, one) for name, one in self.available.items()],
+            "release": {
+                **json_of(self.receipt, "name", "rows"),
+                "sha256": self.receipt.rows_digest,
+                "psi": self.receipt.psi_digest or None,
+                **json_of(self.receipt, "time"),
+            },
+            "measures": measures,
             "audits": audits,
             "leftOut": [json_of(one, "what", "why") for one in self.left_out],
             **({"answers": [one.document() for one in self.answers]} if self.answers else {}),
@@ -301,7 +315,7 @@ class CardReport(WrittenAsPage, Displayable):
             ("Rows", f"{self.receipt.rows:,}"),
             ("Tier", f"{self.card.tier}: reliable for {self.card.tier.holds_against}"),
             ("For", f"the {self.reader}"),
-            *([("Measured on", MEASURED_ON)] if len(self.unexamined) < _EXAMINABLE else []),
+            *([("Measured on", MEASURED_ON)] if self.unexamined != (Group.RISK, Group.UTILITY) else []),
             *_risk_bound(self.card),
             *(("Answer", f"{one.kind}: {one.formula}") for one in self.answers),
             *(self.numbers.left_out() if self.numbers else []),
@@ -311,25 +325,6 @@ class CardReport(WrittenAsPage, Displayable):
         numbers = self.numbers.grids() if self.numbers else []
         tables = [Grid(HEADS, self.grid()), *numbers, Facts(self.left_out_lines())]
         return "Report", [self.wording, Facts(self.lines()), *tables]
-
-
-_EXAMINABLE = 2
-
-
-def _released(receipt: Receipt) -> dict[str, Any]:
-    digests = {"sha256": receipt.rows_digest, "psi": receipt.psi_digest or None}
-    return {**json_of(receipt, "name", "rows"), **digests, **json_of(receipt, "time")}
-
-
-def _measured(name: str, finding: Finding) -> dict[str, Any]:
-    return {
-        "name": name,
-        "group": str(REPORTED[name].group),
-        "sentence": sentence(finding),
-        "standsOut": finding.stands_out,
-        **({"undecided": True} if finding.undecided else {}),
-        "found": finding_to_json_object(finding),
-    }
 
 
 def _risk_bound(card: CardTerms) -> list[tuple[str, str]]:
@@ -467,7 +462,6 @@ def card_report(
     progress: ProgressDisplay,
 ) -> CardReport:
     """The report of a card and one release; the arguments are those of ``Card.report``."""
-    role = agreement.connection.credentials.identity().role
     receipt = next((one for one in agreement.receipts() if release in (None, one.name)), None)
     if receipt is None:
         problem = "has no release yet" if release is None else "has no release of this name"
@@ -484,7 +478,7 @@ def card_report(
         digest=agreement.digest,
         state=state,
         receipt=receipt,
-        reader=str(role),
+        reader=str(gathering.role),
         findings=measures.findings,
         audits=tuple(known_audits(agreement)),
         left_out=tuple(sorted(gathering.left_out(measures), key=place)),

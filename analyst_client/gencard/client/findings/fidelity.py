@@ -66,7 +66,6 @@ class FidelityReport(WrittenAsPage, Displayable):
 
     Args:
         facts: The numbers, in shares of 1.
-        coding: What the codes mean.
         about: Where the rows are from.
     """
 

@@ -398,22 +398,19 @@ def _detectable(share: float | None) -> str:
     )
 
 
-_CLONE_RESULTS = {
-    True: "more of the training records do than without copying",
-    False: "no difference is found",
-}
-
-
 @sentence.register
 def _(finding: risk.CloneFinding) -> str:
     if finding.copied is not None:
+        result = "no difference is found"
+        if finding.copied:
+            result = "more of the training records do than without copying"
         beyond = finding.stands_out and not finding.copied
         likeness = " But more rows equal a training record than likeness explains." if beyond else ""
         return (
             f"{percent(finding.train)} of the rows equal a training record; by likeness alone, about "
             f"{percent(finding.alike)} do, the share of training records that equal another one. "
             f"{percent(finding.records)} of the training records and {percent(finding.others)} of the "
-            f"holdout records equal a row: by a test of all, {_CLONE_RESULTS[finding.copied]}."
+            f"holdout records equal a row: by a test of all, {result}."
             f"{_detectable(finding.detectable)}{likeness}"
         )
     return (

@@ -141,30 +141,24 @@ def _say_read(path: Path, rows: ReadRows, *, as_json: bool) -> None:
         typer.echo(visible(text), err=True) if as_json else say(text)
 
 
-Measured = Annotated[
-    bool,
-    typer.Option(
-        "--measure/--no-measure",
-        help="Run missing evaluations on the records; each number costs one statistic, once per card.",
-    ),
-]
-
-
-Answered = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--answer",
-        help="Analysis of psi to include, such as 'health ~ age' or 'linear: income ~ age'. Repeatable.",
-    ),
-]
-
-
 def report(
     name: Annotated[str, typer.Argument(help="A card, or one of its releases.", metavar="CARD|RELEASE")],
-    answer: Answered = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Analysis of psi to include, such as 'health ~ age' or 'linear: income ~ age'. "
+            "Repeatable."
+        ),
+    ] = None,
     page: HtmlFile = None,
     file: JsonFile = None,
-    measure: Measured = False,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            help="Run missing evaluations on the records; each number costs one statistic, once per "
+            "card."
+        ),
+    ] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:

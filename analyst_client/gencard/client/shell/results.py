@@ -51,17 +51,6 @@ from gencard.wire.psi import psi_document
 # answer, run, answers: an analysis of psi, from a card or a saved release, or of the records.
 
 Source = Annotated[str, typer.Argument(help="A card, or a saved release folder.", metavar="CARD|FOLDER")]
-LevelValues = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--values",
-        help="Numbers that the levels of an attribute stand for, such as age=20,40,70. "
-        "Default: midpoints of edges. Repeatable.",
-    ),
-]
-WithdrawnValues = Annotated[list[str] | None, typer.Option("--values", hidden=True)]
-"""Refused by controllers, but for a question that was answered before they did."""
-
 WhereFormula = Annotated[
     str, typer.Option(help="Only these records, such as \"region == 'North' and age < 40\".")
 ]
@@ -71,14 +60,19 @@ Options = Annotated[
 ]
 
 
-PsiKind = Annotated[Analysis, typer.Option(help="Type of analysis, see above.", metavar="KIND")]
-
-
 def answer(
     source: Source,
     formula: ModelFormula,
-    kind: PsiKind = Analysis.LOGISTIC,
-    values: LevelValues = None,
+    kind: Annotated[
+        Analysis, typer.Option(help="Type of analysis, see above.", metavar="KIND")
+    ] = Analysis.LOGISTIC,
+    values: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Numbers that the levels of an attribute stand for, such as age=20,40,70. "
+            "Default: midpoints of edges. Repeatable."
+        ),
+    ] = None,
     where: WhereFormula = "",
     missing: Missing = "level",
     option: Options = None,
@@ -138,7 +132,8 @@ def run(
     save: Annotated[
         Path | None, typer.Option(help="Write the signed answer into this folder, for `gencard verify`.")
     ] = None,
-    values: WithdrawnValues = None,
+    # refused by controllers, but for a question that was answered before they did
+    values: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     where: WhereFormula = "",
     missing: Missing = "level",
     option: Options = None,
@@ -188,11 +183,8 @@ def answers(card: CardName, connection: Folder = HERE, as_json: AsJson = False) 
 
 answer.__doc__ = "\n".join(
     [
-        cleandoc(answer.__doc__ or ""),
-        "",
-        "\b",
-        "Kinds:",
-        *(f"  {kind:<15} {what}" for kind, what in KINDS.items()),
+        f"{cleandoc(answer.__doc__ or '')}\n\n\b\nKinds:",
+        *(f"  {kind:<15} {KINDS[kind]}" for kind in KINDS),
     ]
 )
 
