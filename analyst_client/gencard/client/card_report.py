@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 
 # Evaluations of a card at the records, as far as our role may see them.
 
-
 MEASURES_FORMAT = "gencard.measures.v2"
 _OTHERS = "the findings do not belong to this card"
 

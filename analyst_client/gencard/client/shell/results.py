@@ -97,8 +97,18 @@ def answer(
     if Path(source).is_dir():
         known = connection if (connection / "certificate.pem").is_file() else None
         result = answer_of_saved(source, formula, kind, connection=known, **options)
+    elif source.startswith("datasets/"):
+        with Analyst.connect(folder=connection) as analyst:
+            try:
+                result = analyst.card(source).answer(formula, kind, **options)
+            except LackingMarginalsError as error:
+                if isinstance(error.plan, Plan):
+                    error.advice = f"For {error.plan.price}: {plan_next(error.plan)}"
+                raise
     else:
-        result = _of_card(source, formula, kind, options, connection)
+        given = shlex.quote(source[:80])
+        problem = f"{given} is neither a folder nor a card (datasets/DATASET/cards/CARD)"
+        raise InvalidInputError(field="source", problem=problem)
     _say(result, as_json)
     if csv is not None:
         result.to_csv(csv)
@@ -187,22 +197,6 @@ answer.__doc__ = "\n".join(
         *(f"  {kind:<15} {KINDS[kind]}" for kind in KINDS),
     ]
 )
-
-
-def _of_card(name: str, formula: str, kind: str, options: dict[str, Any], connection: Path) -> Answer:
-    """Raises LackingMarginalsError with the command that proposes the card that would do."""
-    if not name.startswith("datasets/"):
-        problem = (
-            f"{shlex.quote(name[:80])} is neither a folder nor a card (datasets/DATASET/cards/CARD)"
-        )
-        raise InvalidInputError(field="source", problem=problem)
-    with Analyst.connect(folder=connection) as analyst:
-        try:
-            return analyst.card(name).answer(formula, kind, **options)
-        except LackingMarginalsError as error:
-            if isinstance(error.plan, Plan):
-                error.advice = f"For {error.plan.price}: {plan_next(error.plan)}"
-            raise
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -58,7 +58,6 @@ from gencard.wire.steward import FirstDecision
 
 Review = CardReview | AnswerReview | Preview
 
-
 _SUMMARIES = {
     "queue": "List what is waiting, oldest first, and for whom.",
     "show": "Show a card: what was proposed, and what approving would offer.",
