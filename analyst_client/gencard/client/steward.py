@@ -328,11 +328,7 @@ class Steward(Party):
 
     @checked(dataset=optional_text)
     def accounts(self, dataset: str = "") -> Listed[BudgetAccount]:
-        """Budgets: caps, what was spent, what is reserved.
-
-        Args:
-            dataset: Name of a dataset; default: all.
-        """
+        """Budgets of a dataset, by default of all: caps, what was spent, what is reserved."""
         name = f"datasets/{dataset.removeprefix('datasets/')}" if dataset else ""
         answers = self._pages("ListAccounts", pb.ListAccountsRequest(dataset=name, page_size=_MOST))
         accounts = (value_of(BudgetAccount, one) for page in answers for one in page.accounts)
@@ -386,7 +382,6 @@ class Steward(Party):
         Args:
             name: datasets/{dataset}/cards/{card}.
             again: Look again, even where the newest look is of the present cards.
-            progress: Whether to show a progress bar, or a function that receives the progress.
 
         Raises:
             InvalidInputError: There are no exact counts to look at.

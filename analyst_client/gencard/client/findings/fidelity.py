@@ -196,7 +196,6 @@ class UtilityOptions:
     Args:
         target: Attribute to predict; empty for none.
         predictors: Its predictors; empty for all other attributes.
-        gap: Difference between two groups whose error is computed.
     """
 
     target: str = ""

@@ -86,8 +86,6 @@ _SUMMARIES = {
 
 
 class StewardCommands(LazyGroup):
-    """Commands of stewards."""
-
     homes: ClassVar = {
         name: Home(__name__, name.replace("-", "_"), summary) for name, summary in _SUMMARIES.items()
     }
@@ -241,7 +239,6 @@ def log(
 
 
 def say_list(listed: "Listed[Any]", as_json: bool) -> None:
-    """Print a list as a table or as JSON."""
     if as_json:
         say_json(json_of(listed))
     elif listed:

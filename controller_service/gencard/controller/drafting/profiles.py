@@ -278,7 +278,6 @@ def check_enough(records: int) -> None:
 def profile_of(
     look: Look, name: str, records: int, progress: Callable[[str], None], *, nullable: bool = False
 ) -> Profile:
-    """Return the profile of a column."""
     progress(name)
     marks = look.marks()
     kind, why = look.kind(marks)
