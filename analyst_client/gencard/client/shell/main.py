@@ -16,7 +16,9 @@ _COMMANDS = {
 }
 """Commands by their module, of this package."""
 
-_MODULES = {name: f"{__package__}.{module}" for module, names in _COMMANDS.items() for name in names}
+_MODULES = {
+    name: f"gencard.client.shell.{module}" for module, names in _COMMANDS.items() for name in names
+}
 _SUMMARIES = {
     "enrol": "Enrol at a controller: create keys and a request, then install the steward's answer.",
     "datasets": "List datasets, or show one with its public schema and policy.",
