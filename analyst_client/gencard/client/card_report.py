@@ -253,17 +253,6 @@ class CardReport(WrittenAsPage, Displayable):
 
     def document(self) -> dict[str, Any]:
         """The report as an object of JSON types."""
-        measures = [
-            {
-                "name": name,
-                "group": str(REPORTED[name].group),
-                "sentence": sentence(finding),
-                "standsOut": finding.stands_out,
-                **({"undecided": True} if finding.undecided else {}),
-                "found": finding_to_json_object(finding),
-            }
-            for name, finding in self.available.items()
-        ]
         audits = [
             json_of(one, "black_box", "verdict", "wording", "attempt", "level")
             | {"report": None if one.findings is None else report_to_json_object(one.findings)}
@@ -274,13 +263,8 @@ class CardReport(WrittenAsPage, Displayable):
             "reader": self.reader,
             "card": card_document(self.card) | {"state": self.state, "sha256": self.digest},
             "holdsAgainst": self.card.tier.holds_against,
-            "release": {
-                **json_of(self.receipt, "name", "rows"),
-                "sha256": self.receipt.rows_digest,
-                "psi": self.receipt.psi_digest or None,
-                **json_of(self.receipt, "time"),
-            },
-            "measures": measures,
+            "release": _released(self.receipt),
+            "measures": [_measured(name, one) for name, one in self.available.items()],
             "audits": audits,
             "leftOut": [json_of(one, "what", "why") for one in self.left_out],
             **({"answers": [one.document() for one in self.answers]} if self.answers else {}),
@@ -324,6 +308,22 @@ class CardReport(WrittenAsPage, Displayable):
         numbers = self.numbers.grids() if self.numbers else []
         tables = [Grid(HEADS, self.grid()), *numbers, Facts(self.left_out_lines())]
         return "Report", [self.wording, Facts(self.lines()), *tables]
+
+
+def _released(receipt: Receipt) -> dict[str, Any]:
+    digests = {"sha256": receipt.rows_digest, "psi": receipt.psi_digest or None}
+    return {**json_of(receipt, "name", "rows"), **digests, **json_of(receipt, "time")}
+
+
+def _measured(name: str, finding: Finding) -> dict[str, Any]:
+    return {
+        "name": name,
+        "group": str(REPORTED[name].group),
+        "sentence": sentence(finding),
+        "standsOut": finding.stands_out,
+        **({"undecided": True} if finding.undecided else {}),
+        "found": finding_to_json_object(finding),
+    }
 
 
 def _risk_bound(card: CardTerms) -> list[tuple[str, str]]:

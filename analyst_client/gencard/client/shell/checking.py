@@ -218,11 +218,13 @@ def utility(
         _say_read(file, read, as_json=as_json)
     difference = None
     if gap or within or among:
-        attribute, levels = _levels(gap)
+        attribute, _, groups = gap.partition("=")
+        levels = groups.split(",")
         if len(levels) != 2 or not within:
             problem = "needs two levels, such as sex=men,women, and --within"
             raise InvalidInputError(field="gap", problem=problem)
-        difference = GapWords(attribute, *levels, within, *(_levels(among) if among else ("", ())))
+        part, _, kept = among.partition("=")
+        difference = GapWords(attribute, *levels, within, part, tuple(kept.split(",")) if among else ())
     comparison = utility_report(
         ours.dataset,
         theirs.dataset,
@@ -238,11 +240,6 @@ def utility(
         numbers=compare_with_records(coding, domain.attributes, ours.numbers, theirs.numbers),
     )
     _shown(comparison, page, report, as_json=as_json)
-
-
-def _levels(text: str) -> tuple[str, tuple[str, ...]]:
-    attribute, _, levels = text.partition("=")
-    return attribute, tuple(levels.split(","))
 
 
 ControllerKey = Annotated[
