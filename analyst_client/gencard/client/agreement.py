@@ -86,13 +86,11 @@ class Release(Displayable):
     """Rows that were verified against digest and receipt.
 
     Args:
-        dataset: The codes, of the schema ``coding``.
         receipt: The signed facts about the rows: card, psi, seed, digests.
         envelope: The receipt as the controller signed it.
         documents: Returns the other documents of the release, by file name.
         derivations: As the card says: numbers of derived attributes are those of their sources.
-        histograms: Attributes whose numbers are placed inside their levels by psi.
-        places: Returns where, by attribute.
+        histograms: Attributes whose numbers psi places inside their levels, at ``places``.
     """
 
     dataset: Dataset
@@ -323,9 +321,8 @@ class Agreement:
             seed=checked_seed(seed),
             request_id=str(uuid4()),
         )
-        stub = self.connection.synthesis
         with progress_bar("Generating", progress) as reported:
-            operation = self.connection.call(stub.GenerateRelease, request)
+            operation = self.connection.call(self.connection.synthesis.GenerateRelease, request)
             message = result_of(self.connection, operation, pb.Release, reported)
             if (message.rows, message.seed) != (rows, seed):
                 problem = "the release does not have the requested number of rows or seed"

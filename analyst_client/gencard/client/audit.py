@@ -54,7 +54,6 @@ class Audit(Displayable):
 
     Args:
         card: datasets/{dataset}/cards/{card}.
-        black_box: The audited black box.
         where: Based on made-up records, or on the real ones at the controller.
         wording: The verdict in words, with what it does not prove.
         attempt: Number of this attempt for the black box on the dataset, by any submitter; 1 for
@@ -113,8 +112,6 @@ class Report(WrittenAsPage):
 
     Args:
         facts: The numbers, which depend on the audited records.
-        card: datasets/{dataset}/cards/{card}.
-        black_box: The audited black box.
         where: "made-up" or "card".
         note: Shown above the verdict, such as an earlier verdict.
     """
@@ -156,9 +153,6 @@ class Report(WrittenAsPage):
 
 MADE_UP_RECORDS = 20_000
 """Number of made-up records of an audit, and the most rows of each run."""
-
-_FULL_REPORT = frozenset({Role.AUDITOR, Role.STEWARD})
-"""Roles that may read the full report of an audit."""
 
 
 def audit(
@@ -390,7 +384,7 @@ def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
 def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> AuditReport | None:
     """Return the full report, which the signed verdict names; None if our role may not see it."""
     connection = agreement.connection
-    if connection.credentials.identity().role not in _FULL_REPORT:
+    if connection.credentials.identity().role not in (Role.AUDITOR, Role.STEWARD):
         return None
     request = pb.GetAuditReportRequest(name=message.name)
     answer = connection.call(connection.audit.GetAuditReport, request)
@@ -423,8 +417,6 @@ class CanaryTerms:
         canaries: Number of canaries; each is inserted with probability 1/2.
         records: Number of other, made-up records.
         rows: Number of rows to generate; default: as many as records.
-        neighbouring: Neighbouring relation of the tested claims.
-        delta: Delta of (epsilon, delta) claims.
         radius: Number of attributes in which a row may differ from a canary that it matches.
         guesses: Number of canaries guessed as inserted; default: a tenth.
         beta: Probability, 0 to 1/2, that any bound is too high.
@@ -454,9 +446,7 @@ class CanaryAudit(Displayable):
     """Result of a canary audit.
 
     Args:
-        card: datasets/{dataset}/cards/{card}.
-        black_box: The black box; empty for the card's own generator.
-        findings: By statistic, with the bound of each.
+        black_box: Empty for the card's own generator.
         beta: Probability, at most, that any bound is too high.
     """
 

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 
 # Evaluations of a card at the records, as far as our role may see them.
 
-
 MEASURES_FORMAT = "gencard.measures.v2"
 _OTHERS = "the findings do not belong to this card"
 
@@ -77,7 +76,6 @@ class CardMeasures:
     """Evaluations of one card, each run once, on rows that the controller drew for them.
 
     Args:
-        card: datasets/{dataset}/cards/{card}.
         findings: By evaluation, in the order of a report; None if the records do not allow it.
         unavailable: Evaluations that the card cannot have, with the reason.
         statistics: Their total price, paid by the first caller, in independent statistics.
@@ -164,7 +162,6 @@ class CardReport(WrittenAsPage, Displayable):
 
     Args:
         digest: SHA-256, in hex, of the card.
-        receipt: Of the release that was measured.
         reader: The role that the report was made for: it decides what is in it.
         findings: By measure, in the order of the report; None where the records do not allow it.
         audits: Of the card, newest first.
@@ -301,7 +298,7 @@ class CardReport(WrittenAsPage, Displayable):
             ("Rows", f"{self.receipt.rows:,}"),
             ("Tier", f"{self.card.tier}: reliable for {self.card.tier.holds_against}"),
             ("For", f"the {self.reader}"),
-            *([("Measured on", MEASURED_ON)] if len(self.unexamined) < _EXAMINABLE else []),
+            *([("Measured on", MEASURED_ON)] if self.unexamined != (Group.RISK, Group.UTILITY) else []),
             *_risk_bound(self.card),
             *(("Answer", f"{one.kind}: {one.formula}") for one in self.answers),
             *(self.numbers.left_out() if self.numbers else []),
@@ -311,9 +308,6 @@ class CardReport(WrittenAsPage, Displayable):
         numbers = self.numbers.grids() if self.numbers else []
         tables = [Grid(HEADS, self.grid()), *numbers, Facts(self.left_out_lines())]
         return "Report", [self.wording, Facts(self.lines()), *tables]
-
-
-_EXAMINABLE = 2
 
 
 def _released(receipt: Receipt) -> dict[str, Any]:
@@ -467,7 +461,6 @@ def card_report(
     progress: ProgressDisplay,
 ) -> CardReport:
     """The report of a card and one release; the arguments are those of ``Card.report``."""
-    role = agreement.connection.credentials.identity().role
     receipt = next((one for one in agreement.receipts() if release in (None, one.name)), None)
     if receipt is None:
         problem = "has no release yet" if release is None else "has no release of this name"
@@ -484,7 +477,7 @@ def card_report(
         digest=agreement.digest,
         state=state,
         receipt=receipt,
-        reader=str(role),
+        reader=str(gathering.role),
         findings=measures.findings,
         audits=tuple(known_audits(agreement)),
         left_out=tuple(sorted(gathering.left_out(measures), key=place)),

@@ -74,7 +74,6 @@ _WAITS_FOR = {
     CardState.AUDITING: "its audit",
     CardState.SUSPENDED: "the controller's steward",
 }
-_ENDED_BY = dict.fromkeys(("reject", "revoke"), "the controller's steward")
 CHANGED = "The offer differs from the proposal:"
 CHANGE_HEADS = ("Field", "Proposed", "Offered", "Reason")
 _FROM = {
@@ -300,14 +299,7 @@ class CardView(Displayable):
         return None if signed is None else signed.tier
 
     @property
-    def black_box(self) -> CardTerms | None:
-        """The card under the present offer if its generator reads records, else None."""
-        signed = self.signed
-        return None if signed is None or signed.tier is Tier.BY_CONSTRUCTION else signed
-
-    @property
     def next_step(self) -> str:
-        """The next step."""
         if self.name and self.tier is Tier.AUDITED and self.state is CardState.AGREED:
             return 'audit(where="card"), then generate(rows=...)'
         if self.tier is Tier.PRIVATE and self.state is CardState.RELEASED:
@@ -331,7 +323,7 @@ class CardView(Displayable):
         if self.state not in (CardState.TERMINATED, CardState.REVOKED) or not self._negotiation.history:
             return ""
         last = self._negotiation.history[-1]
-        words = _ENDED_BY.get(last.action, "the analyst")
+        words = "the controller's steward" if last.action in ("reject", "revoke") else "the analyst"
         return f"{words}: {last.remark}" if last.remark else f"{words}, without a remark"
 
     def lines(self) -> list[tuple[str, str]]:
@@ -384,7 +376,6 @@ class CardView(Displayable):
 
 
 LIST_HEADS = ("Card", "State", "Turn", "Price", "Next")
-"""Column heads of a list of cards."""
 
 
 def list_line(card: CardView) -> tuple[str, str, str, str, str]:
@@ -472,10 +463,6 @@ _TIME_OVER = (
     "steward, continue to wait with `gencard cards CARD --wait`, or give the card up with "
     "`gencard terminate CARD`."
 )
-_INTERRUPTED = "Interrupted: card {name} stays as it is, and can be waited for again."
-
-Show = Callable[[CardView], None]
-"""Shows a card while it is waited for."""
 
 
 def wait_for(
@@ -507,7 +494,7 @@ def wait_for(
                 _patiently(refresh)
                 pause = min(pause * _SLOWER, _LONGEST)
     except KeyboardInterrupt as stop:
-        stop.add_note(_INTERRUPTED.format(name=card.name))
+        stop.add_note(f"Interrupted: card {card.name} stays as it is, and can be waited for again.")
         raise
 
 
@@ -542,7 +529,7 @@ def _patiently(refresh: Callable[[], object]) -> None:
 
 
 @contextmanager
-def _live(display: ProgressDisplay) -> Iterator[Show]:
+def _live(display: ProgressDisplay) -> Iterator[Callable[[CardView], None]]:
     """A card that is shown anew at each look, in a notebook or terminal; nothing elsewhere."""
     if callable(display):
         yield lambda card: display(str(card.state), 0.0)

@@ -260,6 +260,16 @@ def card_page(report: CardReport) -> str:
         numbers = numbers_section(report.numbers, "h3") if group is Group.FIDELITY else None
         parts = {"sections": sections, "left_out": left_out, "numbers": numbers}
         groups.append({"id": str(group), "title": title, "question": question, **parts})
+    # the audit that this reader may see in full: preferably of the card's own generator, then leakage
+    own = report.card.terms.generator
+    audits = sorted(
+        report.audits, key=lambda one: (one.black_box != own, one.verdict is not Verdict.LEAKAGE)
+    )
+    sides = (
+        {"box": one.black_box, "plot": plots.sides(one.findings)}
+        for one in audits
+        if one.findings is not None
+    )
     return rendered(
         "card.html.j2",
         title=report.card.dataset_title or report.card.terms.dataset,
@@ -278,7 +288,7 @@ def card_page(report: CardReport) -> str:
             }
             for one in report.audits
         ],
-        sides=_sides(report),
+        sides=next(sides, None),
         left_out=[one for one in report.left_out if one.group is None],
     )
 
@@ -333,18 +343,3 @@ def _section(name: str, finding: Finding) -> dict[str, object]:
         ],
         "tables": tables,
     }
-
-
-def _sides(report: CardReport) -> dict[str, str] | None:
-    """The figure of one audit that this reader may see in full.
-
-    Preferred: the card's own generator, then leakage, then the newest.
-    """
-    own = report.card.terms.generator
-    order = sorted(
-        report.audits, key=lambda one: (one.black_box != own, one.verdict is not Verdict.LEAKAGE)
-    )
-    for one in order:
-        if one.findings is not None:
-            return {"box": one.black_box, "plot": plots.sides(one.findings)}
-    return None

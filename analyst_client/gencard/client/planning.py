@@ -36,7 +36,6 @@ from gencard.core.statistics.linear import fine_cells
 if TYPE_CHECKING:
     from gencard.analysis.formulas.answering import Prediction
 
-_HEADS = ("Cells", "For")
 _MOST_MARGINALS = 20
 
 
@@ -47,7 +46,6 @@ class Plan(Displayable):
     Args:
         formula: Response and predictors; None for all columns.
         aim: The analysis, and the smallest Phi that determines it; None for all columns.
-        coding: The dataset's schema.
         answer: The card that the controller would offer, priced only.
         ask: Proposes these marginals on the dataset.
     """
@@ -129,7 +127,6 @@ class Plan(Displayable):
 
     @property
     def next_step(self) -> str:
-        """The next step."""
         if self.lacking:
             return "plan a smaller formula: the offer would not determine this one"
         if self.lacking_sums:
@@ -185,7 +182,8 @@ class Plan(Displayable):
             lines.append((str(one), f"{cells:,}", purpose))
         if (more := len(self.marginals) + len(self.numbers) - _MOST_MARGINALS) > 0:
             lines = [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
-        parts: list[Part] = [facts, Grid(("Statistic" if self.numbers else "Marginal", *_HEADS), lines)]
+        heading = "Statistic" if self.numbers else "Marginal"
+        parts: list[Part] = [facts, Grid((heading, "Cells", "For"), lines)]
         parts += self.answer.effects.grids()
         if self.changes:
             parts += [CHANGED, Diff(CHANGE_HEADS, change_lines(self.changes))]
@@ -312,7 +310,6 @@ def rows_of(
 
     Args:
         cards: The analyst's own cards on the dataset.
-        budget: What is left there.
         purpose: What the rows will be used for; None for the plan in words.
     """
     if purpose is None:

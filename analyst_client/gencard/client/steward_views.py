@@ -208,7 +208,6 @@ def command_of(kind: str, resource: str, arguments: Mapping[str, Any], shown: st
 
 # Registers that stewards read besides cards: queue, answers to release, budgets, people, log.
 
-
 QUEUE_HEADS = ("Since", "What", "Resource", "Waits for", "Whose")
 ACCOUNT_HEADS = ("Dataset", "Scope", "Holder", "Spent", "Reserved", "Cap")
 LINE_HEADS = ("Line", "Time", "Analyst", "For", "Price", "State", "Resource")

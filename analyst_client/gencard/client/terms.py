@@ -340,10 +340,9 @@ def _for_persons(privacy: Privacy, most_records: int) -> Privacy:
     return replace(privacy, most_records=most_records)
 
 
-Key = frozenset[str] | Moment | Histogram | Sum
-
-
-def _key(statistic: str | Sequence[str] | Moment | Histogram | Sum) -> Key:
+def _key(
+    statistic: str | Sequence[str] | Moment | Histogram | Sum,
+) -> frozenset[str] | Moment | Histogram | Sum:
     if isinstance(statistic, Moment | Histogram | Sum):
         return statistic
     return frozenset([statistic] if isinstance(statistic, str) else statistic)

@@ -26,7 +26,6 @@ from gencard.measures.evaluation.registry import EVALUATIONS
 
 # Stewards: their page, and notifications by webhook or mail.
 
-
 Mailbox = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}$")]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Subject = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,255}$")]
@@ -192,7 +191,6 @@ class NotifyTable(Section):
 
 # Datasets: evaluations, policy and caps.
 
-
 MEASURES = TableOf(attacks=Annotated[int, Field(ge=10, le=10_000)])
 """Table of ``Declared``."""
 
@@ -272,7 +270,6 @@ ANALYSES = TableOf(
     influence=_INFLUENCE,
 )
 """Table of ``AnalysesPolicy``."""
-
 
 POLICY = TableOf(
     largest_order=PositiveInt,

@@ -66,7 +66,6 @@ class FidelityReport(WrittenAsPage, Displayable):
 
     Args:
         facts: The numbers, in shares of 1.
-        coding: What the codes mean.
         about: Where the rows are from.
     """
 
@@ -197,7 +196,6 @@ class UtilityOptions:
     Args:
         target: Attribute to predict; empty for none.
         predictors: Its predictors; empty for all other attributes.
-        gap: Difference between two groups whose error is computed.
     """
 
     target: str = ""

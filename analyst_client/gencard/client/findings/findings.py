@@ -64,10 +64,14 @@ class NumberReport:
             name = "" if one.attributes == before else named(one.attributes)
             before = one.attributes
             rows = UNDEFINED if one.rows is None else value_text(one, one.rows, self.coding)
+            figures = (one.known, one.low, one.high)
+            known, low, high = (value_text(one, each, self.coding) for each in figures)
+            bounds = "" if low == high else f" ({low} to {high})"
+            noise = f" ± {error_text(one, one.noise)}" if one.noise else ""
             cells = (
                 name,
                 figure_name(one, self.coding),
-                known_text(one, self.coding),
+                f"{known}{bounds}{noise}",
                 rows + (" !" if one.beyond_chance else ""),
                 f"± {error_text(one, one.stderr)}",
                 str(one.source),
@@ -111,13 +115,6 @@ def figure_name(one: NumberFigure, coding: Coding) -> str:
         case Statistic.SD if own.dates or own.times:
             return "sd, days" if own.dates else "sd, minutes"
     return str(one.statistic)
-
-
-def known_text(one: NumberFigure, coding: Coding) -> str:
-    """Write a known figure, with its bounds if it has some, and its noise."""
-    value, low, high = (value_text(one, each, coding) for each in (one.known, one.low, one.high))
-    bounds = "" if low == high else f" ({low} to {high})"
-    return f"{value}{bounds}" + (f" ± {error_text(one, one.noise)}" if one.noise else "")
 
 
 def value_text(one: NumberFigure, value: float, coding: Coding) -> str:
@@ -398,22 +395,19 @@ def _detectable(share: float | None) -> str:
     )
 
 
-_CLONE_RESULTS = {
-    True: "more of the training records do than without copying",
-    False: "no difference is found",
-}
-
-
 @sentence.register
 def _(finding: risk.CloneFinding) -> str:
     if finding.copied is not None:
+        result = "no difference is found"
+        if finding.copied:
+            result = "more of the training records do than without copying"
         beyond = finding.stands_out and not finding.copied
         likeness = " But more rows equal a training record than likeness explains." if beyond else ""
         return (
             f"{percent(finding.train)} of the rows equal a training record; by likeness alone, about "
             f"{percent(finding.alike)} do, the share of training records that equal another one. "
             f"{percent(finding.records)} of the training records and {percent(finding.others)} of the "
-            f"holdout records equal a row: by a test of all, {_CLONE_RESULTS[finding.copied]}."
+            f"holdout records equal a row: by a test of all, {result}."
             f"{_detectable(finding.detectable)}{likeness}"
         )
     return (

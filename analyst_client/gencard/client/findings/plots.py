@@ -27,7 +27,6 @@ from gencard.measures.utility.numbers import NumberFigure
 
 # Findings as figures.
 
-
 RELEASE, ALARM, BESIDE = "C0", "C1", "C2"
 """First colours of the cycle: the release, what may be a leak, and the reference."""
 
@@ -39,7 +38,6 @@ _MOST_ATTRIBUTES = 24
 
 _REFERENCE = frozenset({"UiO", "Dorig", "CAPd", "baseCAPd"})
 _LEAKS = frozenset({"repU", "DiSCO", "DiSDiO"})
-
 
 _LINES = {
     risk.DistanceFinding: 0,

@@ -79,11 +79,32 @@ def fidelity(
 ) -> None:
     """Compare rows with psi, the released statistics, allowing for sampling error. Always exits 0."""
     folder = Path(target)
-    compared = (
-        _of_folder(folder, data, as_json=as_json)
-        if folder.is_dir()
-        else _of_card(target, data, connection, as_json=as_json)
-    )
+    if folder.is_dir():
+        # offline: that psi and rows belong to the card is what ``gencard verify`` checks
+        bundle = Bundle.of([folder])
+        coding, released = bundle.schema(), bundle.psi()
+        domain = released.fitted.domain
+        if coding.domain.project(domain.attributes) != domain:
+            problem = "psi does not have the attributes that the schema declares"
+            raise DomainMismatchError(problem=problem)
+        file = data or bundle.one("rows").path
+        rows = read_numbered(file, coding, domain)
+        _say_read(file, rows, as_json=as_json)
+        facts = fidelity_to(released, rows.dataset, coding=coding, numbers=rows.numbers)
+        compared = FidelityReport(facts, coding, str(file))
+    else:
+        with Analyst.connect(folder=connection) as analyst:
+            agreement = analyst.card(target).agreement
+            if data is None:
+                receipt = next(agreement.receipts(), None)
+                if receipt is None:
+                    problem = "is required, because the card has no release yet"
+                    raise InvalidInputError(field="data", problem=problem)
+                compared = agreement.fidelity(agreement.fetch(receipt.name, progress=True))
+            else:
+                rows = read_numbered(data, agreement.coding, agreement.domain)
+                _say_read(data, rows, as_json=as_json)
+                compared = agreement.fidelity(rows)
     _shown(compared, page, report, as_json=as_json)
 
 
@@ -96,34 +117,6 @@ def _shown(findings: WrittenAsPage, page: Path | None, report: Path | None, *, a
     paths = [str(path) for path in (page, report) if path is not None]
     if paths and not as_json:
         say(f"Written: {', '.join(paths)}")
-
-
-def _of_folder(folder: Path, data: Path | None, *, as_json: bool) -> FidelityReport:
-    """Offline; does not check that psi and rows belong to the card, which ``gencard verify`` does."""
-    bundle = Bundle.of([folder])
-    coding, released = bundle.schema(), bundle.psi()
-    domain = released.fitted.domain
-    if coding.domain.project(domain.attributes) != domain:
-        raise DomainMismatchError(problem="psi does not have the attributes that the schema declares")
-    file = data or bundle.one("rows").path
-    rows = read_numbered(file, coding, domain)
-    _say_read(file, rows, as_json=as_json)
-    facts = fidelity_to(released, rows.dataset, coding=coding, numbers=rows.numbers)
-    return FidelityReport(facts, coding, str(file))
-
-
-def _of_card(name: str, data: Path | None, connection: Path, *, as_json: bool) -> FidelityReport:
-    with Analyst.connect(folder=connection) as analyst:
-        agreement = analyst.card(name).agreement
-        if data is None:
-            receipt = next(agreement.receipts(), None)
-            if receipt is None:
-                problem = "is required, because the card has no release yet"
-                raise InvalidInputError(field="data", problem=problem)
-            return agreement.fidelity(agreement.fetch(receipt.name, progress=True))
-        rows = read_numbered(data, agreement.coding, agreement.domain)
-        _say_read(data, rows, as_json=as_json)
-        return agreement.fidelity(rows)
 
 
 def _say_read(path: Path, rows: ReadRows, *, as_json: bool) -> None:
@@ -141,30 +134,24 @@ def _say_read(path: Path, rows: ReadRows, *, as_json: bool) -> None:
         typer.echo(visible(text), err=True) if as_json else say(text)
 
 
-Measured = Annotated[
-    bool,
-    typer.Option(
-        "--measure/--no-measure",
-        help="Run missing evaluations on the records; each number costs one statistic, once per card.",
-    ),
-]
-
-
-Answered = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--answer",
-        help="Analysis of psi to include, such as 'health ~ age' or 'linear: income ~ age'. Repeatable.",
-    ),
-]
-
-
 def report(
     name: Annotated[str, typer.Argument(help="A card, or one of its releases.", metavar="CARD|RELEASE")],
-    answer: Answered = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Analysis of psi to include, such as 'health ~ age' or 'linear: income ~ age'. "
+            "Repeatable."
+        ),
+    ] = None,
     page: HtmlFile = None,
     file: JsonFile = None,
-    measure: Measured = False,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            help="Run missing evaluations on the records; each number costs one statistic, once per "
+            "card."
+        ),
+    ] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -229,6 +216,15 @@ def utility(
     ours, theirs = read_numbered(rows, coding, domain), read_numbered(records, coding, domain)
     for file, read in ((rows, ours), (records, theirs)):
         _say_read(file, read, as_json=as_json)
+    difference = None
+    if gap or within or among:
+        attribute, _, groups = gap.partition("=")
+        levels = groups.split(",")
+        if len(levels) != 2 or not within:
+            problem = "needs two levels, such as sex=men,women, and --within"
+            raise InvalidInputError(field="gap", problem=problem)
+        part, _, kept = among.partition("=")
+        difference = GapWords(attribute, *levels, within, part, tuple(kept.split(",")) if among else ())
     comparison = utility_report(
         ours.dataset,
         theirs.dataset,
@@ -237,29 +233,13 @@ def utility(
             target,
             tuple(predictor or ()),
             tuple(tuple(names.split(",")) for names in marginal or ()),
-            _gap(gap, within, among),
+            difference,
         ),
         rng=np.random.Generator(np.random.PCG64(seed)),
         about=f"{rows} beside {records}",
         numbers=compare_with_records(coding, domain.attributes, ours.numbers, theirs.numbers),
     )
     _shown(comparison, page, report, as_json=as_json)
-
-
-def _gap(groups: str, within: str, among: str) -> GapWords | None:
-    if not (groups or within or among):
-        return None
-    attribute, levels = _levels(groups)
-    if len(levels) != 2 or not within:
-        problem = "needs two levels, such as sex=men,women, and --within"
-        raise InvalidInputError(field="gap", problem=problem)
-    looked_at = _levels(among) if among else ("", ())
-    return GapWords(attribute, *levels, within, *looked_at)
-
-
-def _levels(text: str) -> tuple[str, tuple[str, ...]]:
-    attribute, _, levels = text.partition("=")
-    return attribute, tuple(levels.split(","))
 
 
 ControllerKey = Annotated[

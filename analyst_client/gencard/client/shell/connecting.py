@@ -40,9 +40,6 @@ from gencard.wire.psi import coding_document
 # enrol: makes keys and a request for the steward, and installs the steward's answer.
 
 
-_WANTED_ROLE = f"Requested role: {', '.join(PERSONS)}. The steward decides."
-
-
 def enrol(
     name: Annotated[
         str, typer.Argument(help="Your name at this controller: a-z, 0-9, '.', '_' and '-'.")
@@ -52,7 +49,9 @@ def enrol(
         bool, typer.Option("--renew", help="Request a new certificate for your present keys.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Replace your keys with new ones.")] = False,
-    role: Annotated[str, typer.Option(help=_WANTED_ROLE)] = "",
+    role: Annotated[
+        str, typer.Option(help=f"Requested role: {', '.join(PERSONS)}. The steward decides.")
+    ] = "",
     project: Annotated[str, typer.Option(help="Requested project.")] = "",
     connection: Folder = HERE,
 ) -> None:

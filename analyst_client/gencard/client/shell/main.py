@@ -8,32 +8,17 @@ from gencard.core.errors import GencardError
 from gencard.shell import Home, LazyGroup, new_shell, print_error
 
 _COMMANDS = {
-    "gencard.client.shell.connecting": ("enrol", "datasets", "generators", "budget", "log"),
-    "gencard.client.shell.negotiation": (
-        "plan",
-        "propose",
-        "price",
-        "cards",
-        "accept",
-        "counter",
-        "terminate",
-    ),
-    "gencard.client.shell.results": (
-        "generate",
-        "synthesize",
-        "psi",
-        "answer",
-        "run",
-        "answers",
-        "audit",
-        "canaries",
-    ),
-    "gencard.client.shell.checking": ("fidelity", "utility", "report", "replay", "verify"),
-    "gencard.client.shell.stewarding": ("steward",),
+    "connecting": ("enrol", "datasets", "generators", "budget", "log"),
+    "negotiation": ("plan", "propose", "price", "cards", "accept", "counter", "terminate"),
+    "results": ("generate", "synthesize", "psi", "answer", "run", "answers", "audit", "canaries"),
+    "checking": ("fidelity", "utility", "report", "replay", "verify"),
+    "stewarding": ("steward",),
 }
-"""Commands by their module."""
+"""Commands by their module, of this package."""
 
-_MODULES = {name: module for module, names in _COMMANDS.items() for name in names}
+_MODULES = {
+    name: f"gencard.client.shell.{module}" for module, names in _COMMANDS.items() for name in names
+}
 _SUMMARIES = {
     "enrol": "Enrol at a controller: create keys and a request, then install the steward's answer.",
     "datasets": "List datasets, or show one with its public schema and policy.",

@@ -374,7 +374,8 @@ def _effects(card: Card) -> Document:
 
 
 def _document(card: Card) -> Document:
-    offer, priced = card.negotiation.offer, _NO_OFFER
+    offer = card.negotiation.offer
+    priced: Document = {**dict.fromkeys(("price", "measuresPrice", "expires", "sha256")), "heldBy": []}
     if offer is not None:
         priced = json_of(offer, "price", "held_by", "measures_price")
         priced |= {"expires": json_of(offer.expire_time), "sha256": offer.digest}
@@ -385,9 +386,6 @@ def _document(card: Card) -> Document:
         **(json_of(card, "analyses_price") if grants_runs else {}),
         "history": [json_of(step, "actor", "action", "time") for step in card.negotiation.history],
     }
-
-
-_NO_OFFER: Document = {**dict.fromkeys(("price", "measuresPrice", "expires", "sha256")), "heldBy": []}
 
 
 @with_groups

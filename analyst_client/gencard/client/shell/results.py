@@ -51,17 +51,6 @@ from gencard.wire.psi import psi_document
 # answer, run, answers: an analysis of psi, from a card or a saved release, or of the records.
 
 Source = Annotated[str, typer.Argument(help="A card, or a saved release folder.", metavar="CARD|FOLDER")]
-LevelValues = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--values",
-        help="Numbers that the levels of an attribute stand for, such as age=20,40,70. "
-        "Default: midpoints of edges. Repeatable.",
-    ),
-]
-WithdrawnValues = Annotated[list[str] | None, typer.Option("--values", hidden=True)]
-"""Refused by controllers, but for a question that was answered before they did."""
-
 WhereFormula = Annotated[
     str, typer.Option(help="Only these records, such as \"region == 'North' and age < 40\".")
 ]
@@ -71,14 +60,19 @@ Options = Annotated[
 ]
 
 
-PsiKind = Annotated[Analysis, typer.Option(help="Type of analysis, see above.", metavar="KIND")]
-
-
 def answer(
     source: Source,
     formula: ModelFormula,
-    kind: PsiKind = Analysis.LOGISTIC,
-    values: LevelValues = None,
+    kind: Annotated[
+        Analysis, typer.Option(help="Type of analysis, see above.", metavar="KIND")
+    ] = Analysis.LOGISTIC,
+    values: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Numbers that the levels of an attribute stand for, such as age=20,40,70. "
+            "Default: midpoints of edges. Repeatable."
+        ),
+    ] = None,
     where: WhereFormula = "",
     missing: Missing = "level",
     option: Options = None,
@@ -103,8 +97,18 @@ def answer(
     if Path(source).is_dir():
         known = connection if (connection / "certificate.pem").is_file() else None
         result = answer_of_saved(source, formula, kind, connection=known, **options)
+    elif source.startswith("datasets/"):
+        with Analyst.connect(folder=connection) as analyst:
+            try:
+                result = analyst.card(source).answer(formula, kind, **options)
+            except LackingMarginalsError as error:
+                if isinstance(error.plan, Plan):
+                    error.advice = f"For {error.plan.price}: {plan_next(error.plan)}"
+                raise
     else:
-        result = _of_card(source, formula, kind, options, connection)
+        given = shlex.quote(source[:80])
+        problem = f"{given} is neither a folder nor a card (datasets/DATASET/cards/CARD)"
+        raise InvalidInputError(field="source", problem=problem)
     _say(result, as_json)
     if csv is not None:
         result.to_csv(csv)
@@ -138,7 +142,8 @@ def run(
     save: Annotated[
         Path | None, typer.Option(help="Write the signed answer into this folder, for `gencard verify`.")
     ] = None,
-    values: WithdrawnValues = None,
+    # refused by controllers, but for a question that was answered before they did
+    values: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     where: WhereFormula = "",
     missing: Missing = "level",
     option: Options = None,
@@ -188,29 +193,10 @@ def answers(card: CardName, connection: Folder = HERE, as_json: AsJson = False) 
 
 answer.__doc__ = "\n".join(
     [
-        cleandoc(answer.__doc__ or ""),
-        "",
-        "\b",
-        "Kinds:",
-        *(f"  {kind:<15} {what}" for kind, what in KINDS.items()),
+        f"{cleandoc(answer.__doc__ or '')}\n\n\b\nKinds:",
+        *(f"  {kind:<15} {KINDS[kind]}" for kind in KINDS),
     ]
 )
-
-
-def _of_card(name: str, formula: str, kind: str, options: dict[str, Any], connection: Path) -> Answer:
-    """Raises LackingMarginalsError with the command that proposes the card that would do."""
-    if not name.startswith("datasets/"):
-        problem = (
-            f"{shlex.quote(name[:80])} is neither a folder nor a card (datasets/DATASET/cards/CARD)"
-        )
-        raise InvalidInputError(field="source", problem=problem)
-    with Analyst.connect(folder=connection) as analyst:
-        try:
-            return analyst.card(name).answer(formula, kind, **options)
-        except LackingMarginalsError as error:
-            if isinstance(error.plan, Plan):
-                error.advice = f"For {error.plan.price}: {plan_next(error.plan)}"
-            raise
 
 
 def _option(text: str) -> tuple[str, Any]:

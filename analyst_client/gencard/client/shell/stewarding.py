@@ -15,6 +15,7 @@ from gencard.client.connection.credentials import Credentials, read
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
+    CardName,
     Folder,
     console,
     is_interactive,
@@ -55,9 +56,7 @@ from gencard.wire.keys import (
 )
 from gencard.wire.steward import FirstDecision
 
-CardToReview = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD", metavar="CARD")]
 Review = CardReview | AnswerReview | Preview
-
 
 _SUMMARIES = {
     "queue": "List what is waiting, oldest first, and for whom.",
@@ -87,8 +86,6 @@ _SUMMARIES = {
 
 
 class StewardCommands(LazyGroup):
-    """Commands of stewards."""
-
     homes: ClassVar = {
         name: Home(__name__, name.replace("-", "_"), summary) for name, summary in _SUMMARIES.items()
     }
@@ -128,7 +125,7 @@ def queue(
         say("Nothing is waiting.")
 
 
-def show(name: CardToReview, connection: Folder = HERE, as_json: AsJson = False) -> None:
+def show(name: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:
     """Show a card: what was proposed, and what approving would offer, its price, who decided what.
 
     A decision names the digest after "Shown", and applies only to what was shown.
@@ -142,7 +139,7 @@ def show(name: CardToReview, connection: Folder = HERE, as_json: AsJson = False)
 
 
 def risk(
-    name: CardToReview,
+    name: CardName,
     again: Annotated[bool, typer.Option("--again", help="Examine the records again.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
@@ -153,10 +150,7 @@ def risk(
     """
     with Steward.connect(folder=connection) as desk:
         report = desk.risk(name, again=again)
-    if as_json:
-        say_json(report.document())
-    else:
-        console.print(report)
+    say_json(report.document()) if as_json else console.print(report)
 
 
 def answers(
@@ -245,7 +239,6 @@ def log(
 
 
 def say_list(listed: "Listed[Any]", as_json: bool) -> None:
-    """Print a list as a table or as JSON."""
     if as_json:
         say_json(json_of(listed))
     elif listed:
@@ -296,11 +289,10 @@ class DecisionOptions:
 _LOOK_FIRST = (
     "Review it first: its digest is printed after Shown. Then repeat with --shown DIGEST --yes."
 )
-_NO_REASON = 'Write --reason "...": it is recorded in the log.'
 
 
 @with_groups
-def approve(name: CardToReview, choice: DecisionOptions) -> None:
+def approve(name: CardName, choice: DecisionOptions) -> None:
     """Offer the proposed terms, or the nearest that the policy allows.
 
     Without --shown, a terminal shows the card and asks. If two stewards must decide, the first decision
@@ -313,7 +305,7 @@ def approve(name: CardToReview, choice: DecisionOptions) -> None:
 
 @with_groups
 def counter(
-    name: CardToReview,
+    name: CardName,
     drop: Drop = None,
     without: Without = None,
     rows: MostRows = None,
@@ -334,7 +326,7 @@ def counter(
 
 
 @with_groups
-def reject(name: CardToReview, remark: Remark = "", *, choice: DecisionOptions) -> None:
+def reject(name: CardName, remark: Remark = "", *, choice: DecisionOptions) -> None:
     """Reject a pending proposal."""
     with Steward.connect(folder=choice.connection) as desk:
         digest, why = confirmed("Reject", desk.review, name, choice)
@@ -342,7 +334,7 @@ def reject(name: CardToReview, remark: Remark = "", *, choice: DecisionOptions) 
 
 
 @with_groups
-def revoke(name: CardToReview, remark: Remark = "", *, choice: DecisionOptions) -> None:
+def revoke(name: CardName, remark: Remark = "", *, choice: DecisionOptions) -> None:
     """Revoke an agreed card permanently, by a signed revocation."""
     with Steward.connect(folder=choice.connection) as desk:
         digest, why = confirmed("Revoke", desk.review, name, choice)
@@ -481,7 +473,7 @@ def confirmed(
         for option, value, advice in (
             ("--shown", shown, _LOOK_FIRST),
             ("--yes", choice.yes, _LOOK_FIRST),
-            ("--reason", choice.reason, _NO_REASON),
+            ("--reason", choice.reason, 'Write --reason "...": it is recorded in the log.'),
         ):
             if not value:
                 problem = "is required without a terminal, or with --yes"

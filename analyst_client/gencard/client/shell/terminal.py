@@ -95,8 +95,6 @@ Generator = Annotated[
     str, typer.Option(help="Generator, as `gencard generators` lists it, or auto, by the sizes.")
 ]
 Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Default: the policy's limit.")]
-
-
 AimKind = Annotated[
     Analysis | None, typer.Option("--kind", help="With a formula: type of analysis. Default: logistic.")
 ]
@@ -106,8 +104,6 @@ Missing = Annotated[
         help="Missing values: 'level' makes them a level of their own, 'drop' leaves them out."
     ),
 ]
-
-
 Epsilon = Annotated[str | None, typer.Option(help="Total epsilon of Laplace noise, such as 0.5.")]
 
 

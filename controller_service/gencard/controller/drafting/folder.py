@@ -36,7 +36,7 @@ from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_file import PublicSchema, table_of_schema
 from gencard.controller.records.table_address import TableAddress, name_of
 from gencard.controller.settings import Limits
-from gencard.core.coding import Coding, Edges
+from gencard.core.coding import Edges
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, StorageError
 from gencard.core.generators.registry import BY_CONSTRUCTION
@@ -45,7 +45,6 @@ from gencard.core.statistics.noise import epsilon_of
 from gencard.wire.keys import Identity, Role
 
 # A dataset: its table of the settings, with policy and caps, and its schema file.
-
 
 CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
 """Drafted budgets: default of a card, and totals of one analyst, one project and the dataset.
@@ -125,7 +124,6 @@ _REVIEW = (
     "were recognised.",
 )
 
-
 _NUMBERS = """\
 # Of numbers with a step: counts by fine cells, and sums by groups. See docs/controllers.md.
 histograms = "{offer}"
@@ -163,6 +161,12 @@ def dataset_text(
     pairs = max(comb(len(domain.attributes), 2), 1)
     # a card of all columns has a histogram and a total of each number, too, of as many as it has pairs
     marginals = min(pairs, max(most_statistics - 2 * len(with_step), most_statistics // 3, 1))
+    statistics = _dimension_of_pairs(domain)
+    if exact:  # also the numbers' histograms, sums and products, by levels of one attribute
+        numbers = len(with_step)
+        sums = numbers * (1 + sum(domain.sizes)) + numbers * (numbers + 1) // 2
+        # sums also of the records that have another number
+        statistics += sum(fine_cells(coding, name) for name in with_step) + 2 * sums
     of_person = max(drafted.schema.most_records, 1)
     card_epsilon, dataset_epsilon = (
         epsilon_of(rho, DELTA).quantize(Decimal("0.1"), ROUND_CEILING) for rho in (CARD_RHO, DATASET_RHO)
@@ -179,7 +183,7 @@ def dataset_text(
         numbers=_NUMBERS.format(offer="exact" if exact else "noise") if with_step else "",
         columns=f", columns = {toml_text(with_step)}" if with_step else "",
         order=4 if exact else 2,
-        statistics=_dimension_of_pairs(domain) + (_statistics_of_numbers(coding) if exact else 0),
+        statistics=statistics,
         covered=", histograms and sums by one attribute" if exact and with_step else "",
         card_rho=CARD_RHO,
         card_epsilon=card_epsilon,
@@ -190,14 +194,6 @@ def dataset_text(
         dataset_rho=DATASET_RHO,
         dataset_epsilon=dataset_epsilon,
     )
-
-
-def _statistics_of_numbers(coding: Coding) -> int:
-    """Return the price of the numbers' histograms, sums and products, by levels of one attribute."""
-    numbers, levels = coding.with_step, sum(coding.domain.sizes)
-    histograms = sum(fine_cells(coding, name) for name in numbers)
-    sums = len(numbers) * (1 + levels) + len(numbers) * (len(numbers) + 1) // 2
-    return histograms + 2 * sums  # also of the records that have another number
 
 
 def _dimension_of_pairs(domain: Domain) -> int:
@@ -274,7 +270,6 @@ def _lines(table: Table) -> str:
 
 
 # The folder: settings, a schema to review, its own keys and certificates.
-
 
 TRUST_DOMAIN = "gencard.local"
 _URI = Identity(TRUST_DOMAIN, "service", Role.CONTROLLER, "controller").uri

@@ -63,7 +63,6 @@ INTERVALS = 8
 """Parts of equal size between the quantiles of a profile."""
 
 _EIGHTHS = tuple(step / INTERVALS for step in range(INTERVALS + 1))
-_OF_POSITIVE = (0.1, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,8 @@ def profiles(
     """Return the profile of every column of a file."""
     with enough_memory(), OpenRecords(path, file_format, explains=True) as records:
         if len(records.columns) > MOST_COLUMNS:
-            raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
+            advice = "Leave out columns that no analysis needs, or split the file."
+            raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=advice)
         records.check_names()
         count, looks = 0, list[Profile]()
         for part in records.parts():
@@ -266,9 +266,6 @@ def may_name_units(profile: Profile) -> bool:
     return many and repeats.most <= MOST_RECORDS
 
 
-_NARROWER = "Leave out columns that no analysis needs, or split the file."
-
-
 def check_enough(records: int) -> None:
     """Raise EmptyDatasetError or InvalidInputError if records are too few to draft from."""
     if not records:
@@ -281,7 +278,6 @@ def check_enough(records: int) -> None:
 def profile_of(
     look: Look, name: str, records: int, progress: Callable[[str], None], *, nullable: bool = False
 ) -> Profile:
-    """Return the profile of a column."""
     progress(name)
     marks = look.marks()
     kind, why = look.kind(marks)
@@ -290,7 +286,11 @@ def profile_of(
     if kind == "date":
         marks |= look.day_marks(marks)
     if kind == "text":
-        marks = _without_levels(look, marks)
+        # words that begin a scale, such as None, Mild, Severe, are no marks
+        words = [word for word in NONE_WORDS if word in marks]
+        others = {mark: number for mark, number in marks.items() if mark not in words}
+        if words and in_order(look.common(others, "text")[1])[1]:
+            marks = others
     present = look.present(marks)
     if not kind:
         return Profile(name, records, present, marks, 0, (), 0, 0, "text", reason=why)
@@ -307,21 +307,11 @@ def profile_of(
     return replace(
         profile,
         quantiles=quantiles,
-        positive=look.quantiles(marks, kind, _OF_POSITIVE, positive=True),
+        positive=look.quantiles(marks, kind, (0.1, 0.5), positive=True),
         heaps=look.heaps(marks, max(1, ceil(LEAST_HEAP * present))),
         decimals=look.decimals(marks, most_decimals(quantiles)),
         mean=look.mean(marks) if present else None,
     )
-
-
-def _without_levels(look: Look, marks: dict[str, int]) -> dict[str, int]:
-    """Return the marks without words that begin a scale, such as None, Mild, Severe."""
-    words = [word for word in NONE_WORDS if word in marks]
-    rest = {mark: number for mark, number in marks.items() if mark not in words}
-    if not words:
-        return marks
-    _, values, _, _ = look.common(rest, "text")
-    return rest if in_order(values)[1] else marks
 
 
 def most_decimals(quantiles: Sequence[float]) -> int:

@@ -59,7 +59,6 @@ _DROPPED_TIME = {
 }
 _NAMES_OF_BIRTH = re.compile(r"birth|geburt|(^|[^a-z])dob([^a-z]|$)|naissance|nacimiento", re.IGNORECASE)
 
-
 _LEVELS = frozenset(("labels", "edges", "dates", "age_at", "time_of"))
 DRAFTED_SENTENCES = {
     r"(Labels|Edges|Periods) drafted from [^.]*\.": _LEVELS,

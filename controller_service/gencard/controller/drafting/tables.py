@@ -53,7 +53,6 @@ from gencard.core.values import (
 #
 # PostgreSQL and DuckDB are queried; a view, and Spark, declare types alone.
 
-
 _ENUMS = """
 SELECT attname::text, ARRAY(
     SELECT enumlabel::text FROM pg_catalog.pg_enum WHERE enumtypid = atttypid ORDER BY enumsortorder
@@ -211,7 +210,12 @@ def _read(tree: Any) -> _Demands:
             values = _bare(right.this).expressions if isinstance(right, exp.Any) else [right]
             return [_value(one) for one in values], _ANY
         case exp.GTE() | exp.GT() | exp.LTE() | exp.LT():
-            return [], _half(node)
+            is_right = _is_column(node.right)
+            if not is_right and not _is_column(node.left):
+                raise ValueError("compares something else")
+            number = float(_value(node.left if is_right else node.right))
+            above = isinstance(node, exp.GTE | exp.GT) != is_right
+            return [], (number, math.inf) if above else (-math.inf, number)
     raise ValueError("says something else")
 
 
@@ -219,19 +223,6 @@ def _together(read: Sequence[_Demands]) -> _Demands:
     labels = next((labels for labels, _ in read if labels), [])
     low = max((bounds[0] for _, bounds in read), default=-math.inf)
     return labels, (low, min((bounds[1] for _, bounds in read), default=math.inf))
-
-
-def _half(node: Any) -> _Bounds:
-    from sqlglot import exp  # noqa: PLC0415
-
-    above = isinstance(node, exp.GTE | exp.GT)
-    if _is_column(node.right):
-        above, number = not above, float(_value(node.left))
-    elif _is_column(node.left):
-        number = float(_value(node.right))
-    else:
-        raise ValueError("compares something else")
-    return (number, math.inf) if above else (-math.inf, number)
 
 
 def _bare(node: Any) -> Any:

@@ -25,12 +25,9 @@ from gencard.files import LIST_LIMIT, read_file
 
 # A list of codes in a file: labels in their order.
 
-
 _FIELD = "--labels-from"
-_DELIMITERS = (",", ";", "\t")
 _LONGEST = 200
 """Characters of a code."""
-
 
 _HEADS = ("category", "code", "codes", "key", "label", "labels", "level", "value")
 
@@ -71,7 +68,15 @@ def codes_in(path: Path, attribute: str) -> CodeList:
         rows = ((number, [line]) for number, line in enumerate(text.splitlines(), 1))
     else:
         rows = _rows(text, ending)
-        header = _header(rows, attribute)
+        number, cells = next(rows, (1, [""]))
+        header = cells[0].strip()
+        if header.casefold() not in (*_HEADS, attribute.casefold()):
+            raise InvalidInputError(
+                field=_FIELD,
+                problem=f"line {number} is no header: its first cell is none of {', '.join(_HEADS)}, "
+                "nor the name of the attribute",
+                advice="Write a header above the codes, such as code,label; or name a .txt without one.",
+            )
     lines, codes, words = dict[str, int](), list[str](), list[str]()
     for line, row in rows:
         code = row[0]
@@ -87,18 +92,6 @@ def codes_in(path: Path, attribute: str) -> CodeList:
     if not codes:
         raise InvalidInputError(field=_FIELD, problem="has no codes")
     return CodeList(tuple(codes), tuple(words), header)
-
-
-def _header(rows: Iterator[tuple[int, list[str]]], attribute: str) -> str:
-    line, row = next(rows, (1, [""]))
-    if row[0].strip().casefold() not in (*_HEADS, attribute.casefold()):
-        raise InvalidInputError(
-            field=_FIELD,
-            problem=f"line {line} is no header: its first cell is none of {', '.join(_HEADS)}, nor the "
-            "name of the attribute",
-            advice="Write a header above the codes, such as code,label; or name a .txt without one.",
-        )
-    return row[0].strip()
 
 
 def are_texts(codes: Sequence[str]) -> bool:
@@ -120,7 +113,7 @@ def _problem(code: str, lines: dict[str, int]) -> str:
 
 def _rows(text: str, ending: str) -> Iterator[tuple[int, list[str]]]:
     """Line and cells of each row, the header first; all have as many cells, one or two."""
-    delimiter = "\t" if ending == ".tsv" else max(_DELIMITERS, key=text.partition("\n")[0].count)
+    delimiter = "\t" if ending == ".tsv" else max((",", ";", "\t"), key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     width, begin = 0, 1
     try:
@@ -142,7 +135,6 @@ def _refusal(line: int, problem: str) -> InvalidInputError:
 
 # Levels and cells of numbers: round edges, and values that many records share.
 
-
 _ROUND = (1, 2, 5)
 _LADDERS = ((200, ("1", "2", "5")), (0, ("1", "1.5", "2.5", "4", "6")))
 """Least ratio of last and first edge -> edges in each power of ten, the coarser ones first."""
@@ -157,7 +149,6 @@ _WIDTHS = 11
 
 _LEAST_POINT, _LEAST_RECORDS, _MOST_FINE = 0.1, 50, 16
 """Least share of a point; least records of a cell of one value, and most such cells."""
-
 
 _Intervals = tuple[tuple[Decimal, ...], Fine]
 """Edges, and the cells between them."""
