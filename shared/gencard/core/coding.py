@@ -43,7 +43,6 @@ class Labels:
 
     Args:
         integer: The labels are whole numbers and are given back as such.
-        ordered: The order of the labels means something.
         boolean: The labels are "false" and "true" and are given back as truth values.
         text: Texts are compared with the labels as texts, so that 01 and 1 are two labels. Stored
             numbers are compared by value, here too.
@@ -253,11 +252,7 @@ class Derivation:
     per_person: bool = False
 
     def problem(self, stored: Domain, size: int, *, of_number: bool) -> str | None:
-        """Return what is wrong with this derivation; None if nothing is.
-
-        Args:
-            stored: Attributes that records hold.
-        """
+        """Return what is wrong with this derivation; None if nothing is."""
         if not self.sources or len(set(self.sources)) < len(self.sources):
             return "it needs sources, each once"
         if not set(self.sources) <= set(stored.attributes):

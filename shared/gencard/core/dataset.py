@@ -15,7 +15,6 @@ from gencard.core.types import FloatArray, IntArray
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 """One attribute's codes, or a table of them."""
 
-
 NumbersOf = Callable[[str], FloatArray | None]
 """Returns an attribute's numbers, one for each record, NaN for "missing"; None if it has levels only."""
 

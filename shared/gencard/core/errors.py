@@ -709,7 +709,6 @@ _LISTED_BY: Mapping[str, str] = {
 }
 """Advice on how to find the right name, by the kind of resource."""
 
-
 # The budget does not suffice -------------------------------------------------------------------
 
 

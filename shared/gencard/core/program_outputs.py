@@ -133,9 +133,8 @@ def check_outputs(outputs: Sequence[Output], most_numbers: int = MOST_NUMBERS) -
     if not names:
         raise InvalidInputError(field="program", problem="produced no output; call output.table(...)")
     if len(names) > MOST_OUTPUTS or len(set(names)) != len(names):
-        raise InvalidInputError(
-            field="program", problem=f"must produce at most {MOST_OUTPUTS} outputs with distinct names"
-        )
+        problem = f"must produce at most {MOST_OUTPUTS} outputs with distinct names"
+        raise InvalidInputError(field="program", problem=problem)
     if (total := sum(output.numbers for output in outputs)) > most_numbers:
         problem = f"produced {total} numbers, but at most {most_numbers} are allowed"
         raise InvalidInputError(field="program", problem=problem)

@@ -24,11 +24,7 @@ _ROUNDING = 1e-13
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Direction:
-    """``beta``: a table on each clique; a record's value is the sum of its entries.
-
-    Args:
-        tables: One table per clique, of the clique's sizes.
-    """
+    """``beta``: a table on each clique; a record's value is the sum of its entries."""
 
     domain: Domain
     cliques: tuple[Clique, ...]
@@ -168,7 +164,6 @@ class Basis:
 #
 # A circuit is a change of the table that keeps psi and touches so few cells that it is the only one on
 # them, up to scale: whole numbers, found exactly. Every change that keeps psi is a sum of circuits.
-
 
 _WIDEST = 60
 """Most cells of a circuit; its exact numbers grow with the cells, and must stay below ``_LARGEST``."""

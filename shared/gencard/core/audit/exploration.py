@@ -397,7 +397,6 @@ def within_blocks(basis: Basis, vector: FloatArray, shares: Sequence[FloatArray]
     """Apply ``inverse_variance`` in each block and keep only the part inside the block.
 
     Args:
-        vector: Coordinates of the difference.
         shares: Expected marginal on each clique of the basis.
     """
     pairs = zip(basis.tables(vector), shares, strict=True)

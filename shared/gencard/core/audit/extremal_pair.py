@@ -20,7 +20,6 @@ from gencard.core.types import FloatArray, IntArray
 
 # Cubes of cells that could hold planted records: drawn in three kinds, the best ones first.
 
-
 DRAWN = 30
 """Cubes drawn for each one that is wanted."""
 
@@ -298,9 +297,8 @@ def extremal_pair(
             farthest(dataset, moves.cliques, uphill, zeros=moves.zeros) for uphill in (-beta, beta)
         )
     if beta.value(high) <= beta.value(low):
-        raise NoExtremalPairError(
-            problem="the records allow no move that keeps psi; try a denser, made-up dataset"
-        )
+        problem = "the records allow no move that keeps psi; try a denser, made-up dataset"
+        raise NoExtremalPairError(problem=problem)
     # The pair compares its two sides with each other; both could still have drifted from the dataset's
     # psi.
     check_equal_psi(dataset, high, moves.cliques, moves.linear)

@@ -38,7 +38,6 @@ from gencard.core.types import FloatArray
 # cube, the other one at each odd corner. Every statistic of Phi leaves out some attribute of the set, so
 # it counts the same on both.
 
-
 RECORDS_PER_CELL = 8
 """Cells hold about so many records, so that moves find their corners occupied."""
 _MOST_DRAWS = 100
@@ -166,7 +165,6 @@ def planted_pair(
 
     Args:
         dataset: ``D*``, whose records the base repeats.
-        cliques: The marginals of Phi.
         linear: Linear statistics of Phi. Cubes do not change the marginal on all of their attributes.
         zeros: Cells that cannot occur, in which nothing is planted.
 

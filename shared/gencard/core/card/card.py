@@ -137,7 +137,6 @@ class CardRecord:
 # Controller and analyst compute the same differences from the same two terms. So the differences that an
 # analyst sees before signing do not depend on what the controller says of them; only the reasons do.
 
-
 STEWARD = "STEWARD_DECISION"
 """Reason of a change that a steward made and that no rule of the policy asks for."""
 

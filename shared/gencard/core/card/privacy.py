@@ -59,15 +59,12 @@ class Noise(Protocol):
 
     def laplace(self, counts: IntArray, scale: float) -> IntArray:
         r"""Add to each count k with probability proportional to :math:`e^{-|k| / scale}`."""
-        ...
 
     def gaussian(self, counts: IntArray, scale: float) -> IntArray:
         r"""Add to each count k with probability proportional to :math:`e^{-k^2 / (2\, scale^2)}`."""
-        ...
 
     def choose(self, scores: IntArray, scale: float) -> int:
         r"""The position i with probability proportional to :math:`e^{scores_i / scale}`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

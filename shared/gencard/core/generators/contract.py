@@ -69,7 +69,6 @@ class TargetMarginal:
 
     Args:
         shares: Shares that sum to 1, on as many axes as the table; axes outside the clique have size 1.
-        others: The axes outside the clique.
     """
 
     clique: Clique
@@ -214,9 +213,8 @@ def check_functions(functions: int, points: int, most_functions: int, most_value
     if functions > most_functions:
         raise TooLargeError(what="The number of functions of psi", limit=most_functions)
     if functions * points > most_values:
-        raise TooLargeError(
-            what="The number of functions of psi times cells of the model", limit=most_values
-        )
+        what = "The number of functions of psi times cells of the model"
+        raise TooLargeError(what=what, limit=most_values)
 
 
 def number_of_functions(psi: Psi) -> int:
@@ -266,7 +264,6 @@ class Model(Protocol):
     @property
     def domain(self) -> Domain:
         """The attributes of the records that it draws."""
-        ...
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
         """Draw ``rows`` independent records; a function of (model, state of ``rng``) alone.
@@ -275,7 +272,6 @@ class Model(Protocol):
             InvalidNumberError: ``rows`` is negative.
             InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
-        ...
 
 
 class Generator(Protocol):
@@ -295,7 +291,6 @@ class Generator(Protocol):
             ModelTooLargeError: Names the attribute sets whose tables are largest.
             InvalidInputError: The generator needs a marginal that is not there.
         """
-        ...
 
     def fit(self, psi: Psi, domain: Domain) -> Model:
         """Fit a model to ``psi``; deterministic, so that all randomness is in ``sample``.
@@ -305,7 +300,6 @@ class Generator(Protocol):
             InvalidPsiError: psi does not belong to the domain or contradicts itself.
             NotConvergedError: No model was found within the tolerance.
         """
-        ...
 
 
 @runtime_checkable
@@ -318,7 +312,6 @@ class LinearGenerator(Generator, Protocol):
         Raises:
             TooLargeError: For themselves, or for the cells of the model.
         """
-        ...
 
 
 @runtime_checkable
@@ -327,11 +320,9 @@ class ApproximateGenerator(Generator, Protocol):
 
     def reduced(self) -> "ApproximateGenerator":
         """Return the same method with a fraction of the work, and no better fit."""
-        ...
 
     def __hash__(self) -> int:
         """Hash of the settings, so that the verdict of a trial can be kept."""
-        ...
 
 
 _SEEDS = 2**64

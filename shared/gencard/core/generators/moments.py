@@ -184,7 +184,6 @@ class MaximumEntropy:
 
 # Sampling from a reduced space, after Boedihardjo, Strohmer and Vershynin.
 
-
 _LEAST = 1e-9
 """Weights below are the solver's rounding."""
 

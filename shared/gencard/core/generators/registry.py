@@ -134,13 +134,11 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
 BY_CONSTRUCTION = tuple(name for name, entry in GENERATORS.items() if entry.tier is Tier.BY_CONSTRUCTION)
 """Names of those whose fit sees psi only."""
 
-
 _FITTED_WHOLE = 1_000_000
 """Cells of a table that is fitted as a whole although a smaller model might do."""
 
 _FITTED_IN_TREE = 10_000_000
 """Cells of a junction tree above which drawn records are fitted in less time and memory."""
-
 
 _LIBRARIES_MIB = 512
 """Address space that a job takes besides its model: libraries, psi and blocks of rows."""
@@ -150,7 +148,6 @@ def most_cells(name: str, *, model_cells: int, memory_mib: int) -> int:
     """Return the bound on the cells of a generator's model: the service's, or what memory allows.
 
     Args:
-        model_cells: Most cells of any model.
         memory_mib: Address space of a job, in MiB.
     """
     room = max(memory_mib - _LIBRARIES_MIB, 0) << 20
@@ -274,7 +271,6 @@ def _sources_in(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
 # and many. The generator does a fraction of its work (``ApproximateGenerator.reduced``), which fits
 # worse than all of it. Where the trial passes, a fit after the measurement fails in practice for records
 # only that depend on each other far more strongly than the made-up ones.
-
 
 _RECORDS = (1_000, 30_000)
 """Made-up records of the two trials."""

@@ -291,9 +291,8 @@ class SupportRaking:
         check_cells(domain, cliques, self.max_cells)
         records = min(self._records(cliques), domain.cells)
         if records * len(domain) > self.max_cells:
-            raise TooLargeError(
-                what="The number of support records times attributes", limit=self.max_cells
-            )
+            what = "The number of support records times attributes"
+            raise TooLargeError(what=what, limit=self.max_cells)
         if records < min(_FEWEST, self.support, domain.cells):
             most = self.most_look_ups // min(_FEWEST, self.support)
             raise TooLargeError(what="The number of marginals for support raking", limit=most)

@@ -28,7 +28,6 @@ from gencard.core.types import FloatArray, IntArray
 #
 # Records are added in batches, so that they need not fit in memory.
 
-
 _LOW = np.int64(2**32 - 1)
 """Products of up to 61 bits are added in two halves: floats hold sums of 2^21 of each exactly."""
 
@@ -57,7 +56,6 @@ class UnitSums:
     """Sums and histograms of a stream of records; the order of the records does not matter.
 
     Args:
-        coding: The public schema of the records.
         sums: Each one has passed ``Sum.check``.
         histograms: Attributes with a step.
 
@@ -125,7 +123,6 @@ class UnitSums:
         """Add what was summed elsewhere: records of the population, and products of units, by cell.
 
         Args:
-            place: Position of the sum.
             cells: Numbers of cells, the last attribute of ``by`` running fastest.
         """
         for cell, count, value in zip(cells, counts, values, strict=True):
@@ -185,7 +182,6 @@ def exact_sums(units: Sequence[IntArray], cells: NDArray[np.integer], size: int)
     Args:
         units: One factor of the products, or two, each of less than 2^52 in size, shape ``(n,)``.
         cells: The cell of each record, shape ``(n,)``.
-        size: Number of cells.
     """
     sums = [0] * size
     for begin in range(0, len(cells), _BLOCK):
@@ -243,7 +239,6 @@ class Function:
 
     Args:
         values: Numerators, the clique's last attribute running fastest.
-        denominator: Whole number that divides all numerators.
 
     Raises:
         InvalidNumberError: A number is not whole or too large, or all values are zero.
@@ -340,9 +335,8 @@ def divided(statistics: Sequence[Statistic]) -> tuple[list[Clique], list[LinearS
     linear = [statistic for statistic in statistics if isinstance(statistic, LinearStatistic)]
     cliques = [statistic for statistic in statistics if not isinstance(statistic, LinearStatistic)]
     if list(statistics) != [*cliques, *linear]:
-        raise InvalidInputError(
-            field="statistics", problem="must list marginals before linear statistics"
-        )
+        problem = "must list marginals before linear statistics"
+        raise InvalidInputError(field="statistics", problem=problem)
     return cliques, linear
 
 
@@ -502,9 +496,8 @@ def _function(name: str, values: Values, *attributes: Attribute) -> Function:
             fitting = next((power for power in powers if largest * power <= LARGEST_VALUE), 0)
             denominator = fitting if largest * fitting >= _LEAST_NUMERATOR else 0
     if not denominator:
-        raise InvalidNumberError(
-            field=name, expected="a number with fewer digits: declare coarser numbers in the schema"
-        )
+        expected = "a number with fewer digits: declare coarser numbers in the schema"
+        raise InvalidNumberError(field=name, expected=expected)
     return Function(name, tuple(round(value * denominator) for value in values), denominator)
 
 

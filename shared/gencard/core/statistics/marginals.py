@@ -51,9 +51,8 @@ def _layout(
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Axes of a table that a clique keeps, those outside it, and the clique's order among those kept."""
     if not set(clique) <= set(attributes):
-        raise InvalidCliqueError(
-            clique=", ".join(clique), problem="the table does not have all of its attributes"
-        )
+        problem = "the table does not have all of its attributes"
+        raise InvalidCliqueError(clique=", ".join(clique), problem=problem)
     kept = tuple(axis for axis, name in enumerate(attributes) if name in clique)
     order = tuple(kept.index(attributes.index(name)) for name in clique)
     return kept, others(attributes, clique), order
@@ -248,7 +247,6 @@ def shows_a_difference(wanted: Grant, granted: Iterable[Grant]) -> bool:
 #
 # Few attribute sets that hold many cliques are counted (``cover``), so that one table serves all cliques
 # inside it.
-
 
 MOST_CELLS = 50_000_000
 """Cells of all marginals of one count together: 400 MB."""
@@ -491,7 +489,6 @@ class _Growing:
 # The price is never below the rank. It is one above for each product with u and squares of a scale on
 # which exactly one level, or one cell of the histogram, holds two values.
 
-
 _ONE, _PRESENT, _LEVELS, _CELLS, _UNITS, _SQUARES = "1", "present", "levels", "cells", "u", "u^2"
 
 
@@ -500,11 +497,9 @@ class _Blocks:
     """Blocks of one attribute.
 
     Args:
-        sizes: Dimension of each block.
         levels: Blocks that functions of the level lie in.
         cells: The same for functions of the cell of the histogram.
         number: Block of u, then that of its squares.
-        may_be_missing: Whether there is a missing level.
     """
 
     sizes: dict[str, int]

@@ -43,7 +43,6 @@ class MarginalSource(Protocol):
 
     def count(self, cliques: Sequence[Clique]) -> Sequence[Counts]:
         """Integer counts, in records: one table per clique, axes in the clique's own order."""
-        ...
 
 
 @runtime_checkable
@@ -53,11 +52,9 @@ class NumberSource(MarginalSource, Protocol):
     @property
     def coding(self) -> Coding:
         """Public schema of the records."""
-        ...
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
         """Exact sums and histograms of all records."""
-        ...
 
 
 def with_numbers(psi: Psi, source: NumberSource, histograms: Sequence[str], sums: Sequence[Sum]) -> Psi:
@@ -104,7 +101,6 @@ def measure(
             the last two need a ``NumberSource``.
         noise: Source of the noise; required if privacy is not exact.
         weights: Parts of the privacy budget, one for each statistic; empty for equal parts.
-        transform: Transformation of exact counts before they become psi, such as rounding.
         zeros: Cells that the schema declares impossible.
 
     Returns:

@@ -47,7 +47,6 @@ from gencard.core.statistics.psi import (
 # quotient by at most L / g + 1. The noise is never multiplied and added to a sum that is not so rounded:
 # the remainder of the sum would be exact.
 
-
 LARGEST_SCALE = 2.0**50
 """Largest parameter of noise that the samplers are given: draws then fit 64 bits."""
 
@@ -345,7 +344,6 @@ def together(epsilons: Collection[Decimal], rho: Decimal, delta: Decimal) -> Dec
     Args:
         epsilons: Epsilon of each release with Laplace noise.
         rho: Sum over all releases with Gaussian noise.
-        delta: Between 0 and 1.
 
     Returns:
         The smaller of two true bounds: pure epsilons added to what rho gives, or all of it as zCDP.

@@ -38,9 +38,6 @@ _MIDDLE = WHOLE // 2
 def places_of(psi: Psi, coding: Coding) -> dict[str, Places]:
     """Return where the numbers of attributes lie, for each that psi has a histogram of.
 
-    Args:
-        psi: Histograms and sums of a card, exact or noisy.
-
     Raises:
         UnknownAttributeError, InvalidCodingError: An attribute of a histogram has no step.
         InvalidPsiError: A histogram has other cells than the schema, or a negative exact count.
@@ -80,7 +77,6 @@ def _placed(
     """The places of one attribute.
 
     Args:
-        summed: The sum of all its numbers.
         level_counts: Records of each level, under noise.
     """
     name, scale = histogram.attribute, scale_of(coding, histogram.attribute)

@@ -53,7 +53,6 @@ class LinearMeasurement:
     """One released linear statistic; its values are read-only.
 
     Args:
-        statistic: The functions.
         values: Sums of their numerators over all records, shape ``(functions,)``.
         stddevs: Standard deviation of the noise on each, shape ``(functions,)``; 0 for exact sums.
     """
@@ -95,7 +94,6 @@ class SumMeasurement:
     """One released sum, by cells of ``sum.by``, of which the last attribute runs fastest.
 
     Args:
-        sum: Definition of the sum: its numbers, groups and population.
         values: Sum of the products of units in each cell; of any size.
         stddev: Standard deviation of the noise on each, in products of units; 0 for exact sums.
         counts: Records of each cell that are in the population; empty if a marginal of psi has them.
@@ -114,12 +112,6 @@ class SumMeasurement:
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Psi:
     """All measurements of a card, in the card's order, over the domain of the attributes they name.
-
-    Args:
-        measurements: The marginals.
-        linear: The linear statistics, which a card names after its marginals.
-        histograms: Counts by the cells of a scale.
-        sums: Sums of numbers, by groups.
 
     Raises:
         InvalidPsiError: No measurement, a wrong shape, values that are not finite numbers, or a
@@ -279,7 +271,6 @@ def rounding_stddev(base: int) -> float:
 #
 # ``check_consistent`` refuses a psi that contradicts itself; ``reconcile`` estimates marginals that
 # agree from noisy ones, in closed form and with less noise, and then removes negative counts.
-
 
 _RELATIVE = 1e-9
 """Largest difference of reconciled noisy marginals, as a share of the records: rounding of floats."""
