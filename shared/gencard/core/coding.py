@@ -345,14 +345,6 @@ class StructuralZeros:
             yield tuple(code.get(name, slice(None)) for name in attributes)
 
 
-def cells_lie_in(cells: Iterable[tuple[int, ...]], sizes: tuple[int, ...]) -> bool:
-    """Whether each cell has one code for each axis of a table, and each code is below its size."""
-    return all(
-        len(cell) == len(sizes) and all(0 <= code < size for code, size in zip(cell, sizes, strict=True))
-        for cell in cells
-    )
-
-
 def zeros_inside(zeros: Sequence[StructuralZeros], domain: Domain) -> tuple[StructuralZeros, ...]:
     """The structural zeros that speak of the domain's attributes alone; the others say nothing."""
     return tuple(zero for zero in zeros if set(zero.clique) <= set(domain.attributes))
@@ -402,7 +394,11 @@ class Coding:
         for zeros in self.structural_zeros:
             domain.canonical(zeros.clique)  # refuses unknown and repeated attributes
             sizes = domain.project(zeros.clique).sizes
-            if not cells_lie_in(zeros.cells, sizes):
+            if not all(
+                len(cell) == len(sizes)
+                and all(0 <= code < size for code, size in zip(cell, sizes, strict=True))
+                for cell in zeros.cells
+            ):
                 problem = "a structural zero lies outside the domain"
                 raise InvalidCodingError(attribute=", ".join(zeros.clique), problem=problem)
         stored_domain = domain.project(self.stored)
@@ -516,7 +512,12 @@ def numbers_of_codes(
         low, high = edges[interval], edges[interval + 1]
         numbers = np.clip(low * (1 - part) + high * part, low, np.nextafter(high, low))
     else:
-        numbers = _on_grid(edges, interval, part, coding.decimals)
+        # Counted in whole units, so that a number is the double nearest to its decimal text.
+        units = np.rint(edges * 10**coding.decimals)
+        counts = np.diff(units)
+        counts[-1] += 1  # the last interval is closed
+        steps = np.minimum(np.floor(part * counts[interval]), counts[interval] - 1)
+        numbers = (units[interval] + steps) / 10**coding.decimals
     return np.where(absent, np.nan, numbers)
 
 
@@ -540,21 +541,6 @@ def scaled_numbers(
         places = Places.uniform([int(low / step) for low, _ in ends], counts)
     steps = places.steps(codes, words)
     return np.where(codes == len(coding.edges) - 1, np.nan, scale.numbers(steps))
-
-
-def _on_grid(
-    edges: NDArray[np.float64], interval: NDArray[Any], part: NDArray[Any], decimals: int
-) -> NDArray[np.float64]:
-    """Multiples of the last decimal inside each interval, each equally often for uniform parts.
-
-    Counted in whole units, so that a number is the double nearest to its decimal text.
-    """
-    units = np.rint(edges * 10**decimals)
-    counts = np.diff(units)
-    counts[-1] += 1  # the last interval is closed
-    steps = np.minimum(np.floor(part * counts[interval]), counts[interval] - 1)
-    grid: NDArray[np.float64] = (units[interval] + steps) / 10**decimals
-    return grid
 
 
 def date_of_days(days: float) -> date:

@@ -289,7 +289,7 @@ def cell_names(coding: Coding, name: str) -> tuple[str, ...]:
 
 
 def product_ends(coding: Coding, names: Sequence[str]) -> tuple[int, int]:
-    """Return the least and the largest product of units by declaration, or 0 if that lies beyond them."""
+    """Return the least and largest product of units by declaration, or 0 if that lies beyond them."""
     ends = [scale_of(coding, name).unit_ends for name in dict.fromkeys(names)]
     power = 2 if len(ends) < len(names) else 1  # one name twice
     products = [prod(one) ** power for one in product(*ends)]

@@ -120,9 +120,8 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
     ),
     "reduced-space": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
-        "A density on a few drawn records that minimises the largest error in exact psi, by a "
-        "linear program (Boedihardjo, Strohmer, Vershynin); for noisy psi, the "
-        "maximum-entropy density.",
+        "A density on a few drawn records that minimises the largest error in exact psi, by a linear "
+        "program (Boedihardjo, Strohmer, Vershynin); for noisy psi, the maximum-entropy density.",
         "any marginals and moments, exact or noisy",
         "drawn records, times cells of the marginals and sums of moments",
         64,

@@ -450,7 +450,13 @@ class _Growing:
     def grow(self, added: NDArray[np.intp], most_cells: int) -> None:
         """Add the axes of a first clique, then others until no further clique fits."""
         while True:
-            self._add(added)
+            # Take in some axes; only the cliques that have them change.
+            for axis in added[~self.inside[added]]:
+                self.inside[axis] = True
+                rows = self.wanted.cliques_with[axis]
+                self.lacking[rows] -= 1
+                self.cells[rows] /= self.wanted.sizes[axis]
+                self.cells[rows[self.lacking[rows] == 0]] = np.inf
             room = most_cells / np.prod(self.wanted.sizes[self.inside])
             fits = np.flatnonzero(self.cells <= room)
             if not len(fits):
@@ -468,15 +474,6 @@ class _Growing:
         """The axes that the cliques of some rows lack, one after another."""
         axes = self.wanted.axes[rows]
         return axes[~self.inside[axes]]
-
-    def _add(self, added: NDArray[np.intp]) -> None:
-        """Take in some axes; only the cliques that have them change."""
-        for axis in added[~self.inside[added]]:
-            self.inside[axis] = True
-            rows = self.wanted.cliques_with[axis]
-            self.lacking[rows] -= 1
-            self.cells[rows] /= self.wanted.sizes[axis]
-            self.cells[rows[self.lacking[rows] == 0]] = np.inf
 
 
 # Price of exact marginals, histograms and sums together: the rank of all their functions.

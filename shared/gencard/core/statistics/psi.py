@@ -417,7 +417,8 @@ def agreeing(psi: Psi) -> Psi:
     :math:`\sigma^2` times the cells of C outside S; each block's estimate is the mean of what its
     marginals say, weighted by inverse variance, and an exact one overrules all others.
     """
-    return _of_blocks(psi, interactions(psi))
+    blocks = interactions(psi)
+    return _with(psi, [marginal_of(psi.domain, m.clique, blocks) for m in psi.measurements])
 
 
 def shrunk(psi: Psi) -> Psi:
@@ -443,7 +444,7 @@ def shrunk(psi: Psi) -> Psi:
         else:
             share = max(0.0, 1 - freedom * block.variance / power)
             drawn[inside] = InteractionBlock(block.values * share, block.variance)
-    return _of_blocks(psi, drawn)
+    return _with(psi, [marginal_of(psi.domain, m.clique, drawn) for m in psi.measurements])
 
 
 def on_simplex(values: FloatArray, records: float) -> FloatArray:
@@ -504,10 +505,6 @@ def _pure(marginal: NDArray[Any]) -> FloatArray:
         # Means are removed axis by axis, so no table of contrasts is made: O(cells) for each axis.
         block = block - sum_out(block, (axis,)) / size
     return block
-
-
-def _of_blocks(psi: Psi, blocks: Blocks) -> Psi:
-    return _with(psi, [marginal_of(psi.domain, m.clique, blocks) for m in psi.measurements])
 
 
 def marginal_of(domain: Domain, clique: Clique, blocks: Blocks) -> FloatArray:
