@@ -126,9 +126,8 @@ class Dataset:
 
 def dataset_hash(domain: Domain, rows: int) -> "hashlib._Hash":
     """The SHA-256 of ``Dataset.digest``, which has read all but the codes."""
-    header = "".join(
-        f"{name}\x00{size}\x00" for name, size in zip(domain.attributes, domain.sizes, strict=True)
-    )
+    pairs = zip(domain.attributes, domain.sizes, strict=True)
+    header = "".join(f"{name}\x00{size}\x00" for name, size in pairs)
     return hashlib.sha256(f"gencard.dataset.v1\x00{header}{rows}\x00".encode())
 
 

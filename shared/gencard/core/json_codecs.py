@@ -487,11 +487,8 @@ class Items:
         if is_rows and self.rows.issuperset(map(type, flat)):
             return tuple(map(tuple, json))
         is_whole = self.whole and is_rows == bool(self.rows)
-        if (
-            is_whole
-            and {int, float}.issuperset(map(type, flat))
-            and max(map(abs, flat)) <= LARGEST_WHOLE
-        ):
+        is_number = is_whole and {int, float}.issuperset(map(type, flat))
+        if is_number and max(map(abs, flat)) <= LARGEST_WHOLE:
             return tuple(map(tuple, map(partial(map, float), json)) if is_rows else map(float, json))
         values = []
         for place, one in enumerate(json):

@@ -228,9 +228,8 @@ def psi_matrix(domain: Domain, cliques: Sequence[Clique], linear: Sequence[Linea
 def _cells(domain: Domain, clique: Clique, places: NDArray[np.intp]) -> NDArray[np.intp]:
     """The number of each cell of the full table in the clique."""
     codes = np.unravel_index(places.ravel(), domain.sizes)
-    return np.ravel_multi_index(
-        tuple(codes[axis] for axis in domain.axes(clique)), domain.project(clique).sizes
-    )
+    own_codes = tuple(codes[axis] for axis in domain.axes(clique))
+    return np.ravel_multi_index(own_codes, domain.project(clique).sizes)
 
 
 def _steepest(

@@ -140,18 +140,13 @@ class _Draw:
     ) -> None:
         self.dataset, self.number, self.rng = dataset, number, rng
         domain = dataset.domain
-        counts = [
-            np.bincount(column, minlength=size)
-            for column, size in zip(dataset.codes.T, domain.sizes, strict=True)
-        ]
+        columns = zip(dataset.codes.T, domain.sizes, strict=True)
+        counts = [np.bincount(column, minlength=size) for column, size in columns]
         self.margins = [count / len(dataset) for count in counts]
         self.flat = [(count > 0) / np.count_nonzero(count) for count in counts]
-        varied = [
-            names
-            for names in sets
-            if all(np.count_nonzero(counts[axis]) > 1 for axis in domain.axes(names))
-        ]
-        self.sets = np.array([domain.axes(names) for names in varied], dtype=np.int64)
+        varied = {axis for axis, count in enumerate(counts) if np.count_nonzero(count) > 1}
+        axes = [domain.axes(names) for names in sets]
+        self.sets = np.array([own for own in axes if varied.issuperset(own)], dtype=np.int64)
 
     def beside_records(self) -> CandidateCubes:
         """A record of the dataset with one attribute changed; a corner of the cube is that far away."""
@@ -215,9 +210,7 @@ class Moves:
         On the smallest of them only: a cube move on a larger one is a sum of such moves.
         """
         linear_cliques = tuple(set(statistic.clique) for statistic in linear)
-        reachable = [
-            block for block in blocks if not any(set(block) <= clique for clique in linear_cliques)
-        ]
+        reachable = [one for one in blocks if not any(set(one) <= clique for clique in linear_cliques)]
         moves = cls(tuple(cliques), (), tuple(linear), tuple(zeros))
         kinds = (led for axes in minimal(reachable) for led in leads(axes, moves.kept))
         return replace(moves, kinds=tuple(kinds))
@@ -293,9 +286,7 @@ def extremal_pair(
         # says nothing about the side.
         low, high = (side.take(rng.permutation(len(side))) for side in moved_sides)
     elif beta.value(high) <= beta.value(low):
-        low, high = (
-            farthest(dataset, moves.cliques, uphill, zeros=moves.zeros) for uphill in (-beta, beta)
-        )
+        low, high = (farthest(dataset, moves.cliques, up, zeros=moves.zeros) for up in (-beta, beta))
     if beta.value(high) <= beta.value(low):
         problem = "the records allow no move that keeps psi; try a denser, made-up dataset"
         raise NoExtremalPairError(problem=problem)

@@ -269,9 +269,8 @@ def leads(axes: Clique, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
     (('a', 'b', 'c'),)
     """
     contexts = {neighbours(first, cliques) - set(axes): first for first in reversed(axes)}
-    return tuple(
-        (first, *(name for name in axes if name != first)) for first in reversed(contexts.values())
-    )
+    firsts = reversed(contexts.values())
+    return tuple((first, *(name for name in axes if name != first)) for first in firsts)
 
 
 def climb(

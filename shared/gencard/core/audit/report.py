@@ -314,9 +314,8 @@ class AuditReport:
     @property
     def rejecting(self) -> tuple[CheckResult, ...]:
         """The tests that found a difference, pooled over all attempts."""
-        return tuple(
-            result for result in self.pooled_checks if result.p_value <= result.share * self.plan.level
-        )
+        level = self.plan.level
+        return tuple(one for one in self.pooled_checks if one.p_value <= one.share * level)
 
     @property
     def strongest(self) -> BlockEvidence:

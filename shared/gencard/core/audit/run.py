@@ -160,9 +160,8 @@ def _weighted(basis: Basis, vector: FloatArray, spread: Sequence[FloatArray]) ->
     cliques = maximal(_heaviest_first(basis, vector))
     shares = dict(zip(basis.cliques, spread, strict=True))
     tables = zip(cliques, basis.marginals(vector, cliques), strict=True)
-    return Direction(
-        basis.domain, cliques, tuple(inverse_variance(table, shares[clique]) for clique, table in tables)
-    )
+    weights = tuple(inverse_variance(table, shares[clique]) for clique, table in tables)
+    return Direction(basis.domain, cliques, weights)
 
 
 def _mixed(one: Sequence[FloatArray], other: Sequence[FloatArray], share: float) -> list[FloatArray]:
@@ -214,9 +213,8 @@ def _smallest(compared: Comparison, check: Check, input_gap: float, plan: AuditP
     """The smallest effect found in 8 of 10 audits, as a part of what the inputs themselves differ by."""
     if not input_gap:
         return LARGEST_EFFECT
-    return min(
-        LARGEST_EFFECT, compared.smallest_detectable(LEVEL_SHARES[check] * plan.level) / abs(input_gap)
-    )
+    smallest = compared.smallest_detectable(LEVEL_SHARES[check] * plan.level)
+    return min(LARGEST_EFFECT, smallest / abs(input_gap))
 
 
 def part(progress: Progress, stage: str, begin: float, end: float) -> Callable[[float], None]:

@@ -386,9 +386,8 @@ class PlantedArm:
         zeros = plan.structural_zeros
         for base in (dataset, uniform(dataset.domain, len(dataset), zeros=zeros, rng=rng)):
             try:
-                pair = planted_pair(
-                    base, plan.cliques, plan.linear, rows=plan.rows, zeros=zeros, rng=rng
-                )
+                phi = plan.cliques, plan.linear
+                pair = planted_pair(base, *phi, rows=plan.rows, zeros=zeros, rng=rng)
             except NoExtremalPairError:
                 return cls(None, ALL_TOGETHER)
             if pair is not None:

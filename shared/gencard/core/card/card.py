@@ -201,9 +201,8 @@ _Statistic = frozenset[str] | str
 
 def _marginals(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
     """Each marginal that is not offered with the parts of it that are; then those not requested."""
-    before, now = (
-        {frozenset(clique): clique for clique in terms.marginals} for terms in (requested, offered)
-    )
+    sides = requested.marginals, offered.marginals
+    before, now = ({frozenset(clique): clique for clique in cliques} for cliques in sides)
     new_cliques = {names: clique for names, clique in now.items() if names not in before}
     parts_of_any: set[frozenset[str]] = set()
     for names, clique in before.items():

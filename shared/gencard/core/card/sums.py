@@ -212,9 +212,8 @@ class Sum:
         Raises:
             UnknownAttributeError: An attribute is not in the domain.
         """
-        of, by, present = (
-            tuple(sorted(names, key=domain.axis)) for names in (self.of, self.by, self.present)
-        )
+        sides = self.of, self.by, self.present
+        of, by, present = (tuple(sorted(names, key=domain.axis)) for names in sides)
         return Sum(of, by, present)
 
     def place(self, domain: Domain) -> tuple[int | tuple[int, ...], ...]:

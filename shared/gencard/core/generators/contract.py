@@ -81,11 +81,8 @@ class TargetMarginal:
         ascending = np.argsort([attributes.index(name) for name in clique])
         sizes = dict(zip(clique, values.shape, strict=True))
         shares = np.ascontiguousarray(np.transpose(values, ascending)) / total(values)
-        return cls(
-            clique,
-            shares.reshape([sizes.get(name, 1) for name in attributes]),
-            others(attributes, clique),
-        )
+        own_sizes = [sizes.get(name, 1) for name in attributes]
+        return cls(clique, shares.reshape(own_sizes), others(attributes, clique))
 
     def error(self, table: Table) -> float:
         """L1 distance between the table's marginal and the target, in shares."""
@@ -219,9 +216,8 @@ def check_functions(functions: int, points: int, most_functions: int, most_value
 
 def number_of_functions(psi: Psi) -> int:
     """Number of the targets, before any is written out."""
-    return sum(m.values.size for m in informative_marginals(psi)) + sum(
-        len(m.values) for m in psi.linear
-    )
+    counts = sum(marginal.values.size for marginal in informative_marginals(psi))
+    return counts + sum(len(linear.values) for linear in psi.linear)
 
 
 def values_on(psi: Psi, points: Dataset) -> FloatArray:

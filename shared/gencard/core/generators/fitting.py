@@ -295,9 +295,8 @@ def fit(table: Blocks, targets: Targets, tolerance: float, most_sweeps: int) -> 
 def _sweep(table: Blocks, targets: Targets, tolerance: float) -> float:
     """Settle each block in turn; the worst error found, each measured before its block was scaled."""
     # np.max passes a NaN on; max of Python may drop it, and a diverged fit would look converged.
-    return float(
-        np.max([_settle(table, block, inside, tolerance) for block, inside in enumerate(targets)])
-    )
+    errors = [_settle(table, block, inside, tolerance) for block, inside in enumerate(targets)]
+    return float(np.max(errors))
 
 
 def _settle(table: Blocks, block: int, targets: Sequence[TargetMarginal], tolerance: float) -> float:

@@ -98,11 +98,8 @@ def draws_of(model: FittedModel) -> list[NDArray[Any]]:
 
 
 def _parts_of(model: FittedModel) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    header: dict[str, Any] = {
-        "version": _VERSION,
-        "attributes": model.domain.attributes,
-        "sizes": model.domain.sizes,
-    }
+    own = model.domain
+    header: dict[str, Any] = {"version": _VERSION, "attributes": own.attributes, "sizes": own.sizes}
     match model:
         case TableModel():
             header["kind"] = "table"

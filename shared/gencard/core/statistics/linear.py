@@ -74,9 +74,8 @@ class UnitSums:
         sizes = [prod(self.coding.attribute(name).coding.size for name in one.by) for one in self.sums]
         self._values = [[0] * size for size in sizes]
         self._counts = [np.zeros(size, dtype=np.int64) for size in sizes]
-        self._cells = [
-            np.zeros(fine_cells(self.coding, name), dtype=np.int64) for name in self.histograms
-        ]
+        lengths = [fine_cells(self.coding, name) for name in self.histograms]
+        self._cells = [np.zeros(length, dtype=np.int64) for length in lengths]
 
     def add(self, codes: Mapping[str, NDArray[np.integer]], numbers: Mapping[str, FloatArray]) -> None:
         """Add some records.
@@ -113,9 +112,8 @@ class UnitSums:
                 values[:] = map(add, values, totals)
         for place, name in enumerate(self.histograms):
             edges = list(map(float, scale_of(self.coding, name).cells))
-            self._cells[place] += np.bincount(
-                intervals_of(edges, numbers[name]), minlength=len(self._cells[place])
-            )
+            fine = intervals_of(edges, numbers[name])
+            self._cells[place] += np.bincount(fine, minlength=len(self._cells[place]))
 
     def add_totals(
         self, place: int, cells: Iterable[int], counts: Iterable[int], values: Iterable[int]
@@ -455,9 +453,8 @@ def _moments(attribute: Attribute, orders: Iterable[int]) -> LinearStatistic:
     functions = _present(attribute.name, [level is not None for level in levels])
     for order in orders:
         name = attribute.name if order == 1 else f"{attribute.name} ^ {order}"
-        functions.append(
-            _function(name, [(level or Fraction()) ** order for level in levels], attribute)
-        )
+        values = [(level or Fraction()) ** order for level in levels]
+        functions.append(_function(name, values, attribute))
     return _statistic((attribute.name,), len(levels), functions)
 
 

@@ -128,9 +128,8 @@ def _along(matrix: FloatArray, table: FloatArray, axis: int) -> FloatArray:
     # What ``tensordot`` does, without its preparations, which take longer than a small product.
     first = table.transpose((axis, *range(axis), *range(axis + 1, table.ndim)))
     rest = first.shape[1:]
-    product: FloatArray = np.dot(matrix, first.reshape(len(first), prod(rest))).reshape(
-        len(matrix), *rest
-    )
+    product: FloatArray = np.dot(matrix, first.reshape(len(first), prod(rest)))
+    product = product.reshape(len(matrix), *rest)
     return product.transpose((*range(1, axis + 1), 0, *range(axis + 1, table.ndim)))
 
 
@@ -295,11 +294,8 @@ class Counter:
         """
         columns = list(codes.T if isinstance(codes, np.ndarray) else codes)
         shapes = {column.shape for column in columns}
-        if (
-            len(columns) != len(self._domain)
-            or len(shapes) > 1
-            or any(len(shape) != 1 for shape in shapes)
-        ):
+        is_wrong = len(columns) != len(self._domain) or len(shapes) > 1
+        if is_wrong or any(len(shape) != 1 for shape in shapes):
             raise InvalidDatasetError(problem="attributes differ in length or are missing")
         for axis, column in enumerate(columns):
             check_codes(column, self._domain, axis)

@@ -217,9 +217,8 @@ def _noisy_sums(
     values = np.asarray(exact.values, dtype=np.int64)
     sums = [privacy.draw(noise, values[place : place + 1], scale) for place, scale in enumerate(scales)]
     stddevs = np.array([privacy.stddev(scale) for scale in scales])
-    return LinearMeasurement(
-        exact.statistic, np.clip(np.concatenate(sums), -_LARGEST_SUM, _LARGEST_SUM), stddevs
-    )
+    clipped = np.clip(np.concatenate(sums), -_LARGEST_SUM, _LARGEST_SUM)
+    return LinearMeasurement(exact.statistic, clipped, stddevs)
 
 
 def scales(privacy: AddedNoise, weights: Sequence[int]) -> tuple[float, ...]:
@@ -286,9 +285,8 @@ def sensitivity(
         # worst cell. Too much noise is safe, too little is not.
         worst = float(2**norm * (np.abs(varying) ** norm).sum(axis=0).max())
     else:
-        worst = max(
-            float((np.abs(varying - cell[:, None]) ** norm).sum(axis=0).max()) for cell in varying.T
-        )
+        moves = (np.abs(varying - cell[:, None]) ** norm for cell in varying.T)
+        worst = max(float(move.sum(axis=0).max()) for move in moves)
     # A statistic that no record moves gets the noise of a count all the same.
     return Fraction(most_records) ** norm * Fraction(worst or 1.0) * _ROUNDED_UP
 
@@ -375,7 +373,6 @@ def _best(rho: float, log_delta: float) -> float:
         third = (high - low) / 3
         if low + third == low:
             break  # thirds only shrink: no later step moves it
-        low, high = (
-            (low, high - third) if bound(low + third) < bound(high - third) else (low + third, high)
-        )
+        is_left = bound(low + third) < bound(high - third)
+        low, high = (low, high - third) if is_left else (low + third, high)
     return low

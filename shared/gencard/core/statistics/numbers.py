@@ -91,10 +91,15 @@ def _placed(
     levels = []
     for place, (begin, end) in enumerate(pairwise([*starts, len(cells.firsts)])):
         counts = histogram.counts[begin:end]
-        records = level_counts[place] if level_counts else max(sum(counts), 0)
-        known = not histogram.stddev
         part = _FineCells(cells.firsts[begin:end], cells.units[begin:end])
-        levels.append(_exact_level(part, counts) if known else _noisy_level(part, counts, records))
+        if histogram.stddev:
+            records = level_counts[place] if level_counts else max(sum(counts), 0)
+            levels.append(_noisy_level(part, counts, records))
+        elif sum(counts):  # cells are picked as often as they hold records
+            levels.append(_Level(part, counts, list(map(Fraction, counts))))
+        else:  # all numbers of the level are equally frequent
+            whole = _FineCells(part.firsts[:1], (sum(part.units),))
+            levels.append(_Level(whole, (1,), (Fraction(),), even=True))
     return _assembled(levels, _position(levels, summed, scale.centre))
 
 
@@ -111,13 +116,6 @@ class _Level:
     weights: Sequence[int]
     records: Sequence[Fraction]
     even: bool = False
-
-
-def _exact_level(cells: _FineCells, counts: Sequence[int]) -> _Level:
-    """Cells are picked as often as they hold records; without a record, all numbers equally often."""
-    if not sum(counts):
-        return _Level(_FineCells(cells.firsts[:1], (sum(cells.units),)), (1,), (Fraction(),), even=True)
-    return _Level(cells, counts, [Fraction(count) for count in counts])
 
 
 def _noisy_level(cells: _FineCells, counts: Sequence[int], records: int) -> _Level:

@@ -395,9 +395,8 @@ def reconcile(psi: Psi) -> Psi:
         if _lift(consistent, records) <= _LITTLE:
             break
         # Alternating projections: onto tables without negative counts, then onto marginals that agree.
-        consistent = agreeing(
-            _with(consistent, [on_simplex(m.values, records) for m in consistent.measurements])
-        )
+        tables = [on_simplex(m.values, records) for m in consistent.measurements]
+        consistent = agreeing(_with(consistent, tables))
     # One share for all marginals, the largest that any of them needs: mixed with different shares,
     # marginals that agree would no longer agree. The maximum below removes rounding errors only.
     share = _lift(consistent, records)
