@@ -403,8 +403,11 @@ class Coding:
                 raise InvalidCodingError(attribute=", ".join(zeros.clique), problem=problem)
         stored_domain = domain.project(self.stored)
         for one in self.attributes:
-            how, of_number = one.derivation, _is_of_a_number(one.coding)
-            wrong = how.problem(stored_domain, one.coding.size, of_number=of_number) if how else None
+            how, own = one.derivation, one.coding
+            # Every number of records has a level: whether there are any, or whole numbers from 0.
+            numbers = own.boolean if isinstance(own, Labels) else own.edges[0] == own.decimals == 0
+            of_number = numbers and not own.missing
+            wrong = how.problem(stored_domain, own.size, of_number=of_number) if how else None
             if wrong:
                 raise InvalidCodingError(attribute=one.name, problem=wrong)
 
@@ -438,13 +441,6 @@ class Coding:
         A derived attribute may be among them while its sources are not.
         """
         return Coding(tuple(replace(self.attribute(name), derivation=None) for name in attributes))
-
-
-def _is_of_a_number(coding: Labels | Edges) -> bool:
-    """Whether every number of records has a level: whether there are any, or whole numbers from 0."""
-    if isinstance(coding, Labels):
-        return coding.boolean and not coding.missing
-    return coding.edges[0] == coding.decimals == 0 and not coding.missing
 
 
 def codes_by_number(coding: Labels, texts: Iterable[str]) -> list[int | None]:

@@ -50,14 +50,21 @@ class CandidateCubes:
         )
 
     @property
-    def even(self) -> IntArray:
-        """Codes of all even corners, shape ``(n 2^(k - 1), attributes)``."""
-        return np.concatenate([self._corner(mask) for mask in self._masks if mask.bit_count() % 2 == 0])
+    def corners(self) -> list[IntArray]:
+        """Codes of each corner; the bits of its position say on which axes it takes the other level."""
+        corners, rows = [], np.arange(len(self))
+        for mask in range(2 ** self.axes.shape[1]):
+            codes = self.codes.copy()
+            for axis in range(self.axes.shape[1]):
+                if mask >> axis & 1:
+                    codes[rows, self.axes[:, axis]] = self.others[:, axis]
+            corners.append(codes)
+        return corners
 
-    @property
-    def odd(self) -> IntArray:
-        """Codes of all odd corners."""
-        return np.concatenate([self._corner(mask) for mask in self._masks if mask.bit_count() % 2])
+    def of_parity(self, parity: int) -> IntArray:
+        """Codes of all even corners, or of all odd ones, shape ``(n 2^(k - 1), attributes)``."""
+        corners = enumerate(self.corners)
+        return np.concatenate([codes for mask, codes in corners if mask.bit_count() % 2 == parity])
 
     def log_shares(self, codes: IntArray) -> FloatArray:
         """Logarithm of the expected share of each record by the product of one-way margins."""
@@ -67,14 +74,14 @@ class CandidateCubes:
     @property
     def most_expected(self) -> FloatArray:
         """The largest ``log_shares`` of each cube's corners."""
-        shares = np.array([self.log_shares(self._corner(mask)) for mask in self._masks])
+        shares = np.array([self.log_shares(codes) for codes in self.corners])
         return np.asarray(shares.max(axis=0), dtype=np.float64)
 
     def apart_from(
         self, base: Dataset, wanted: int, zeros: Sequence[StructuralZeros] = ()
     ) -> "CandidateCubes":
         """The first cubes whose cells can occur, and no record of ``base`` and no other cube is in."""
-        corners = np.concatenate([self._corner(mask) for mask in self._masks])
+        corners = np.concatenate(self.corners)
         keys = key_of(np.concatenate([base.codes, corners]).T, self.domain.sizes)
         cells = keys[len(base) :].reshape(-1, len(self))
         impossible = impossible_records(self.domain, corners, zeros).reshape(cells.shape)
@@ -88,19 +95,6 @@ class CandidateCubes:
                 cells_taken.update(own)
                 positions.append(cube)
         return self[np.array(positions, dtype=np.int64)]
-
-    @property
-    def _masks(self) -> range:
-        """One number for each corner; its bits say on which axes it takes the other level."""
-        return range(2 ** self.axes.shape[1])
-
-    def _corner(self, mask: int) -> IntArray:
-        codes = self.codes.copy()
-        rows = np.arange(len(self))
-        for axis in range(self.axes.shape[1]):
-            if mask >> axis & 1:
-                codes[rows, self.axes[:, axis]] = self.others[:, axis]
-        return codes
 
 
 def candidate_cubes(
@@ -240,11 +234,6 @@ class ExtremalPair:
 
     def __post_init__(self) -> None:
         check_equal_psi(self.low, self.high, self.cliques, self.linear)
-
-    @property
-    def moved(self) -> int:
-        """Records of one side that the other side does not hold."""
-        return moved(self.low, self.high)
 
 
 def extremal_pair(

@@ -314,8 +314,9 @@ class AuditReport:
     @property
     def rejecting(self) -> tuple[CheckResult, ...]:
         """The tests that found a difference, pooled over all attempts."""
-        level = self.plan.level
-        return tuple(one for one in self.pooled_checks if one.p_value <= one.share * level)
+        return tuple(
+            result for result in self.pooled_checks if result.p_value <= result.share * self.plan.level
+        )
 
     @property
     def strongest(self) -> BlockEvidence:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from gencard.core.audit.exploration import (
     welch,
     within_blocks,
 )
-from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
+from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, moved, statistics_digest
 from gencard.core.audit.moves import basis_of
 from gencard.core.audit.plan import AuditPlan, AuditStep, Runner, Side
 from gencard.core.audit.report import (
@@ -41,8 +42,7 @@ from gencard.core.types import FloatArray, Progress, ignore_progress
 # Step 2: measurements on fresh runs, with every weight fixed before the first of them.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scores:
+class Scores(NamedTuple):
     """Five numbers for each run of the box on one dataset, shape ``(runs,)`` each.
 
     Args:
@@ -58,11 +58,6 @@ class Scores:
     scatter: FloatArray
     order: FloatArray
     recognition: FloatArray
-
-    @property
-    def columns(self) -> tuple[FloatArray, ...]:
-        """The five numbers, each of shape ``(runs,)``."""
-        return self.values, self.followed, self.scatter, self.order, self.recognition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -340,7 +335,7 @@ def _test(
     }
     for side in sides:
         counts = presence[side].table.sum(axis=1)
-        runner.weigh(AuditStep.TEST, side, np.column_stack([*scores[side].columns, counts]))
+        runner.weigh(AuditStep.TEST, side, np.column_stack([*scores[side], counts]))
     return scores, presence
 
 
@@ -349,4 +344,4 @@ def _proof(step: int, dataset: Dataset, pair: ExtremalPair, key: bytes) -> PairP
         statistics_digest(side, pair.cliques, pair.linear, key=key)
         for side in (dataset, pair.low, pair.high)
     )
-    return PairProof(step, original, low, high, pair.moved)
+    return PairProof(step, original, low, high, moved(pair.low, pair.high))

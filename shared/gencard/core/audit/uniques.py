@@ -185,7 +185,7 @@ def planted_pair(
     cubes = candidates.apart_from(base, wanted, zeros)
     if not len(cubes):
         return None
-    corners = cubes.even, cubes.odd
+    corners = cubes.of_parity(0), cubes.of_parity(1)
     sides = []
     for codes in corners:
         records = np.vstack([base.codes, codes.astype(base.codes.dtype)])

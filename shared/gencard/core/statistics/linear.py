@@ -383,9 +383,9 @@ def _statistic_of(moment: Moment, attributes: Sequence[Attribute]) -> LinearStat
         case MomentKind.COVARIANCE:
             return covariance(first, *rest)
         case MomentKind.GROUP_SUMS:
-            return group_sums(first, *rest)
+            return by_group(first, *rest, counts=False)
         case MomentKind.GROUP_MEANS:
-            return group_means(first, *rest)
+            return by_group(first, *rest, counts=True)
 
 
 def statistics_of(moments: Sequence[Moment], coding: Coding) -> tuple[LinearStatistic, ...]:
@@ -438,16 +438,6 @@ def covariance(one: Attribute, other: Attribute) -> LinearStatistic:
     return _statistic((one.name, other.name), len(cells), functions)
 
 
-def group_sums(group: Attribute, attribute: Attribute) -> LinearStatistic:
-    """The sum of an attribute over the records of each level of a group."""
-    return _by_group(group, attribute, counts=False)
-
-
-def group_means(group: Attribute, attribute: Attribute) -> LinearStatistic:
-    """The number of records (of those present) of each level of a group, and the sum over them."""
-    return _by_group(group, attribute, counts=True)
-
-
 def _moments(attribute: Attribute, orders: Iterable[int]) -> LinearStatistic:
     levels = numbers(attribute)
     functions = _present(attribute.name, [level is not None for level in levels])
@@ -458,7 +448,12 @@ def _moments(attribute: Attribute, orders: Iterable[int]) -> LinearStatistic:
     return _statistic((attribute.name,), len(levels), functions)
 
 
-def _by_group(group: Attribute, attribute: Attribute, *, counts: bool) -> LinearStatistic:
+def by_group(group: Attribute, attribute: Attribute, *, counts: bool) -> LinearStatistic:
+    """The sum of an attribute over the records of each level of a group.
+
+    Args:
+        counts: The number of records (of those present) of each level comes first, for means.
+    """
     _check_different(group, attribute)
     levels = numbers(attribute)
     functions = []

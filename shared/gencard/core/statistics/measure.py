@@ -4,6 +4,7 @@ Nothing below this door (fit, sample, release, replay) may import it: see ``test
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -171,9 +172,9 @@ def measure_dataset(dataset: Dataset, statistics: Sequence[Statistic]) -> Psi:
     return measure(_InMemory(dataset), statistics, dataset.domain)
 
 
+@dataclass(frozen=True, slots=True)
 class _InMemory:
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
+    dataset: Dataset
 
     def count(self, cliques: Sequence[Clique]) -> Sequence[Counts]:
-        return count_all(self._dataset, cliques)
+        return count_all(self.dataset, cliques)
