@@ -235,6 +235,11 @@ class ExtremalPair:
     def __post_init__(self) -> None:
         check_equal_psi(self.low, self.high, self.cliques, self.linear)
 
+    @property
+    def moved(self) -> int:
+        """Records of one side that the other side does not hold."""
+        return moved(self.low, self.high)
+
 
 def extremal_pair(
     dataset: Dataset,

@@ -18,7 +18,7 @@ from gencard.core.audit.exploration import (
     welch,
     within_blocks,
 )
-from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, moved, statistics_digest
+from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
 from gencard.core.audit.moves import basis_of
 from gencard.core.audit.plan import AuditPlan, AuditStep, Runner, Side
 from gencard.core.audit.report import (
@@ -344,4 +344,4 @@ def _proof(step: int, dataset: Dataset, pair: ExtremalPair, key: bytes) -> PairP
         statistics_digest(side, pair.cliques, pair.linear, key=key)
         for side in (dataset, pair.low, pair.high)
     )
-    return PairProof(step, original, low, high, moved(pair.low, pair.high))
+    return PairProof(step, original, low, high, pair.moved)
