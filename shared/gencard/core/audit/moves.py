@@ -338,11 +338,9 @@ def _moved(cells: Cells, attribute: str, corners: NDArray[np.intp], levels: NDAr
     counts, amounts = _take(corners, cells.counts)
     rows = np.flatnonzero(amounts)
     arrivals = _arrivals(cells, attribute, corners[rows], levels[rows])
-    return Cells.merged(
-        cells.domain,
-        np.vstack([cells.codes, arrivals]),
-        np.concatenate([counts, np.repeat(amounts[rows], corners.shape[1])]),
-    )
+    codes = np.vstack([cells.codes, arrivals])
+    arriving = np.repeat(amounts[rows], corners.shape[1])
+    return Cells.merged(cells.domain, codes, np.concatenate([counts, arriving]))
 
 
 def _take(corners: NDArray[np.intp], counts: IntArray) -> tuple[IntArray, IntArray]:

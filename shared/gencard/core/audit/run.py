@@ -195,13 +195,8 @@ def effect_of(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effec
     followed, mean = welch(low.followed, high.followed), welch(low.values, high.values)
     below, above = followed.interval()
     gap = test.followed_gap
-    return Effect(
-        test.strongest,
-        followed.gap / gap,
-        below / gap,
-        above / gap,
-        _smallest(mean, Check.MEAN, test.input_gap, plan),
-    )
+    smallest = _smallest(mean, Check.MEAN, test.input_gap, plan)
+    return Effect(test.strongest, followed.gap / gap, below / gap, above / gap, smallest)
 
 
 def _smallest(compared: Comparison, check: Check, input_gap: float, plan: AuditPlan) -> float:

@@ -350,12 +350,9 @@ def uniques_check(
     compared = welch(on_twins, on_it)
     p_value = min(1.0, 2 * min(compared.p_value, best_single(original, twins)))
     room = original.shape[1] - float(on_twins.mean())
-    evidence = UniquesEvidence(
-        original.shape[1],
-        tuple(original.sum(axis=1).tolist()),
-        tuple(twins.sum(axis=1).tolist()),
-        one_in(compared, len(original), room, 1, share * level / 2),
-    )
+    smallest = one_in(compared, len(original), room, 1, share * level / 2)
+    seen, seen_on_twins = (tuple(table.sum(axis=1).tolist()) for table in (original, twins))
+    evidence = UniquesEvidence(original.shape[1], seen, seen_on_twins, smallest)
     return CheckResult(check, share, p_value), evidence
 
 
@@ -440,15 +437,9 @@ def planted_checks(
         CheckResult(Check.CANARY, shares[1], p_single),
     )
     room = planted - float(np.mean([*even.other, *odd.other]))
-    return checks, PlantedEvidence(
-        pair.cubes,
-        planted,
-        pair.rare,
-        even,
-        odd,
-        one_in(compared, len(on_even), room, 2, shares[0] * level),
-        findable_alone(own, other, shares[1] * level),
-    )
+    smallest = one_in(compared, len(on_even), room, 2, shares[0] * level)
+    alone = findable_alone(own, other, shares[1] * level)
+    return checks, PlantedEvidence(pair.cubes, planted, pair.rare, even, odd, smallest, alone)
 
 
 def _presence(pair: PlantedPair, runner: Runner, side: Side, dataset: Dataset) -> BoolArray:

@@ -238,10 +238,8 @@ def _positive(effect: Effect) -> str:
         return "all"
     if effect.high > 1:
         return f"at least {_percent(effect.low)} (95 % confidence)"
-    return (
-        f"{_percent(effect.value)} (95 % confidence interval {_percent(effect.low)} to "
-        f"{_percent(effect.high)})"
-    )
+    low, high = _percent(effect.low), _percent(effect.high)
+    return f"{_percent(effect.value)} (95 % confidence interval {low} to {high})"
 
 
 def limits(report: AuditReport) -> tuple[str, ...]:
@@ -301,16 +299,12 @@ def _on_the_dataset(report: AuditReport) -> tuple[str, ...]:
         return ()
     leaks = "Of leaks on the dataset itself alone,"
     difference = "its difference from datasets with the same psi"
+    part = f"{leaks} {_part(recognised)} of {difference}"
+    first = f"{part} {_FOUND}."
     if recognised > 1:
         first = f"{leaks} even one that reproduces all of {difference} {_MISSED_ALL}."
     elif uniques and uniques.one_in:
-        copies = _copies(uniques.one_in)
-        return (
-            f"{leaks} {_part(recognised)} of {difference}, or copying {copies} of its unique records "
-            f"{_FOUND}.",
-        )
-    else:
-        first = f"{leaks} {_part(recognised)} of {difference} {_FOUND}."
+        return (f"{part}, or copying {_copies(uniques.one_in)} of its unique records {_FOUND}.",)
     return (first, f"{_copying('its own unique records', uniques.one_in)}.") if uniques else (first,)
 
 

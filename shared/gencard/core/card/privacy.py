@@ -325,11 +325,8 @@ def gaussian(
     Raises:
         InvalidInputError, InvalidNumberError: No such relation, or a number is out of range.
     """
-    return Gaussian(
-        neighbouring_of(neighbouring),
-        decimal_of(str(rho), "privacy.rho"),
-        None if delta is None else delta_of(str(delta)),
-    )
+    relation, budget = neighbouring_of(neighbouring), decimal_of(str(rho), "privacy.rho")
+    return Gaussian(relation, budget, None if delta is None else delta_of(str(delta)))
 
 
 def words_of(mechanism: Mechanism, parameters: Mapping[str, str]) -> str:

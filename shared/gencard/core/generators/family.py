@@ -170,11 +170,7 @@ class LogLinear:
         tables: dict[int, Table] = {}
         for piece in tree.pieces(consistent.cliques):
             cliques = [tree.cliques[number] for number in piece]
-            zeros = [
-                zero
-                for zero in self.structural_zeros
-                if any(set(zero.clique) <= set(clique) for clique in cliques)
-            ]
+            zeros = [one for one in self.structural_zeros if any(map(set(one.clique).issubset, cliques))]
             marginals = inside(consistent, cliques)
             if len(piece) == 1:
                 own = domain.project(cliques[0])

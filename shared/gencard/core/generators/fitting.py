@@ -247,9 +247,8 @@ def three_parts(domain: Domain, cliques: Sequence[Clique]) -> Parts | None:
     # cells is none in time.
     if sum(cells[one] * cells[other] for one, other in _SIDES) * _SAVING > domain.cells:
         return None
-    first, second, third = (
-        tuple(name for name in domain.attributes if part_of[name] == part) for part in range(3)
-    )
+    names = domain.attributes
+    first, second, third = (tuple(name for name in names if part_of[name] == part) for part in range(3))
     return first, second, third
 
 

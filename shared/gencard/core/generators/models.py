@@ -129,15 +129,10 @@ class Inversion:
 
         A given cell of probability zero must never be met: it has nothing to draw.
         """
-        rows = prod(table.shape[: len(given)])
-        return cls(
-            tuple(given),
-            table.shape[: len(given)],
-            tuple(drawn),
-            table.shape[len(given) :],
-            Ladder.of(table.reshape(rows, -1)),
-            bits(rows),
-        )
+        given_sizes, drawn_sizes = table.shape[: len(given)], table.shape[len(given) :]
+        rows = prod(given_sizes)
+        shares = Ladder.of(table.reshape(rows, -1))
+        return cls(tuple(given), given_sizes, tuple(drawn), drawn_sizes, shares, bits(rows))
 
     def draw(self, words: Words, codes: NDArray[Any]) -> None:
         """Write the codes of the drawn attributes into ``codes``, shape ``(rows, attributes)``."""

@@ -202,11 +202,8 @@ def parameters_of(name: str) -> dict[str, str]:
     generator: Any = GENERATORS[name].make()
     every = [field.name for field in fields(generator)]
     names = GENERATORS[name].parameters or every
-    return {
-        name: str(getattr(generator, name))
-        for name in names
-        if name not in ("structural_zeros", "max_cells")
-    }
+    left_out = ("structural_zeros", "max_cells")
+    return {name: str(getattr(generator, name)) for name in names if name not in left_out}
 
 
 def takes_linear(name: str) -> bool:

@@ -67,20 +67,18 @@ def with_numbers(psi: Psi, source: NumberSource, histograms: Sequence[str], sums
     coding = source.coding
     check_numbers(coding, histograms, sums)
     summed = source.summed(sums, histograms)
+    names = [psi.domain.attributes, tuple(histograms), *(one.attributes for one in sums)]
     pairs = zip(histograms, summed.fine_counts(), strict=True)
+    exact_sums = []
+    for one, cells in zip(sums, summed.totals(), strict=True):
+        counts = cells.counts if one.counts_beside(psi.cliques, coding) else ()
+        exact_sums.append(SumMeasurement(one, cells.values, 0.0, counts))
     return Psi(
-        coding.domain.covered_by(
-            [psi.domain.attributes, tuple(histograms), *(one.attributes for one in sums)]
-        ),
+        coding.domain.covered_by(names),
         psi.measurements,
         psi.linear,
-        tuple(HistogramMeasurement(name, tuple(counts.tolist()), 0.0) for name, counts in pairs),
-        tuple(
-            SumMeasurement(
-                one, cells.values, 0.0, cells.counts if one.counts_beside(psi.cliques, coding) else ()
-            )
-            for one, cells in zip(sums, summed.totals(), strict=True)
-        ),
+        tuple(HistogramMeasurement(name, tuple(cells.tolist()), 0.0) for name, cells in pairs),
+        tuple(exact_sums),
     )
 
 
