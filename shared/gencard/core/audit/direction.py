@@ -111,13 +111,11 @@ class Basis:
 
     def coordinates(self, shares: Sequence[NDArray[Any]]) -> FloatArray:
         """Coordinates of one table for each clique, as one vector."""
-        blocks = [coefficients(share).ravel() for _, share in zip(self.cliques, shares, strict=True)]
-        return np.concatenate(
-            [
-                self.kept[clique] @ block if clique in self.kept else block
-                for clique, block in zip(self.cliques, blocks, strict=True)
-            ]
-        )
+        blocks = []
+        for clique, share in zip(self.cliques, shares, strict=True):
+            block = coefficients(share).ravel()
+            blocks.append(self.kept[clique] @ block if clique in self.kept else block)
+        return np.concatenate(blocks)
 
     def difference(self, low: Dataset, high: Dataset) -> FloatArray:
         """Coordinates of ``high`` minus those of ``low``, without what is rounding alone."""

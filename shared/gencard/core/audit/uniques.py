@@ -69,12 +69,10 @@ def made_up(
         cells = np.prod([float(min(size, cap)) for size in domain.sizes])
         low, high = (cap, high) if cells <= most_cells else (low, cap - 1)
     for _ in range(_MOST_DRAWS):
-        columns = [
-            rng.choice(size, size=min(size, low), replace=False)[
-                rng.integers(min(size, low), size=records)
-            ]
-            for size in domain.sizes
-        ]
+        columns = []
+        for size in domain.sizes:
+            levels = rng.choice(size, size=min(size, low), replace=False)
+            columns.append(levels[rng.integers(min(size, low), size=records)])
         dataset = _possible(Dataset.of_columns(domain, columns), zeros, rng=rng)
         if len(dataset):
             return dataset

@@ -142,13 +142,9 @@ def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
                 residual = None if header.get("residual") is None else float(header["residual"])
                 return SupportModel(Dataset(domain, arrays["codes"]), arrays["weights"], residual)
             case "network":
-                nodes = enumerate(header["nodes"])
-                return NetworkModel(
-                    domain,
-                    tuple(
-                        Node(name, tuple(parents), arrays[f"table_{n}"]) for n, (name, parents) in nodes
-                    ),
-                )
+                named = enumerate(header["nodes"])
+                nodes = (Node(name, tuple(above), arrays[f"table_{n}"]) for n, (name, above) in named)
+                return NetworkModel(domain, tuple(nodes))
             case _:
                 raise ValueError
     except BROKEN:

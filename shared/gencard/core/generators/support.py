@@ -185,13 +185,10 @@ class BoundedTree:
         # the expected absolute error of shares p of m drawn records is sqrt(2 p (1 - p) / (pi m)).
         rows = model.sample(_DRAWN, rng=rng_of(_SEED))
         table = SupportTable(rows, np.full(_DRAWN, 1 / _DRAWN), list(left))
-        errors = {
-            pair: total(
-                np.abs(table.marginal(block) - shares)
-                - np.sqrt(shares * (1 - shares) * (2 / (pi * _DRAWN)))
-            )
-            for block, (pair, shares) in enumerate(left.items())
-        }
+        errors = dict[Clique, float]()
+        for block, (pair, shares) in enumerate(left.items()):
+            expected = np.sqrt(shares * (1 - shares) * (2 / (pi * _DRAWN)))
+            errors[pair] = total(np.abs(table.marginal(block) - shares) - expected)
         most = max(4, len(left) // _AT_ONCE)
         new_pairs: list[Clique] = []
         looked_at: set[Clique] = set()

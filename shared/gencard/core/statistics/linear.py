@@ -208,14 +208,8 @@ def _totals(products: IntArray, cells: NDArray[np.integer], size: int) -> list[i
     # bincount adds floats, which are exact up to 2^53: 2^20 halves below 2^32 stay below 2^52. The shift
     # floors, so high * 2^32 + low is also right for negative products, with low >= 0.
     high, low = products >> 32, products & _LOW
-    return [
-        (int(upper) << 32) + int(lower)
-        for upper, lower in zip(
-            np.bincount(cells, weights=high, minlength=size),
-            np.bincount(cells, weights=low, minlength=size),
-            strict=True,
-        )
-    ]
+    upper, lower = (np.bincount(cells, weights=half, minlength=size) for half in (high, low))
+    return [(int(above) << 32) + int(below) for above, below in zip(upper, lower, strict=True)]
 
 
 LARGEST_VALUE = 2**31

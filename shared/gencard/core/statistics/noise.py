@@ -154,24 +154,16 @@ def noisy(
     numbers = marginals + len(psi.linear)
     sums = numbers + len(psi.histograms)
     budgets = privacy.parts(weights or [1] * (sums + len(psi.sums)))
+    of_marginals = zip(psi.measurements, budgets[:marginals], strict=True)
+    of_linear = zip(psi.linear, budgets[marginals:numbers], strict=True)
+    of_histograms = zip(psi.histograms, budgets[numbers:sums], strict=True)
+    of_sums = zip(psi.sums, budgets[sums:], strict=True)
     return Psi(
         psi.domain,
-        tuple(
-            noisy_marginal(exact, privacy, noise, budget)
-            for exact, budget in zip(psi.measurements, budgets[:marginals], strict=True)
-        ),
-        tuple(
-            _noisy_sums(exact, privacy, noise, budget)
-            for exact, budget in zip(psi.linear, budgets[marginals:numbers], strict=True)
-        ),
-        tuple(
-            _noisy_histogram(exact, privacy, noise, budget)
-            for exact, budget in zip(psi.histograms, budgets[numbers:sums], strict=True)
-        ),
-        tuple(
-            _noisy_sum(exact, privacy, noise, budget, coding)
-            for exact, budget in zip(psi.sums, budgets[sums:], strict=True)
-        ),
+        tuple(noisy_marginal(exact, privacy, noise, budget) for exact, budget in of_marginals),
+        tuple(_noisy_sums(exact, privacy, noise, budget) for exact, budget in of_linear),
+        tuple(_noisy_histogram(exact, privacy, noise, budget) for exact, budget in of_histograms),
+        tuple(_noisy_sum(exact, privacy, noise, budget, coding) for exact, budget in of_sums),
     )
 
 

@@ -158,13 +158,10 @@ def _position(levels: Sequence[_Level], summed: SumMeasurement | None, centre: i
         summed: The sum of all numbers, in units.
         centre: The number, in steps, from which units count.
     """
-    cells = [
-        (records, first - centre, units)
-        for level in levels
-        for records, first, units in zip(
-            level.records, level.cells.firsts, level.cells.units, strict=True
-        )
-    ]
+    cells = []
+    for level in levels:
+        parts = zip(level.records, level.cells.firsts, level.cells.units, strict=True)
+        cells += [(records, first - centre, units) for records, first, units in parts]
     room = sum(records * (units - 1) for records, _, units in cells)
     if summed is None or room <= 0:
         return _MIDDLE
@@ -345,13 +342,9 @@ class NumberAgreement:
     @cached_property
     def _sums(self) -> Mapping[tuple[Clique, Clique, Clique], Table]:
         """Exact sums of one number, by number, groups and population."""
-        return {
-            (one.sum.of, one.sum.by, one.sum.population(self.coding)): self._of_groups(
-                one.sum, one.values
-            )
-            for one in self.psi.sums
-            if len(one.sum.of) == 1 and one.stddev == 0
-        }
+        exact = [one for one in self.psi.sums if len(one.sum.of) == 1 and one.stddev == 0]
+        keys = [(one.sum.of, one.sum.by, one.sum.population(self.coding)) for one in exact]
+        return dict(zip(keys, (self._of_groups(one.sum, one.values) for one in exact), strict=True))
 
     def _bounds(self, one: Sum) -> Iterator[tuple[Table, Table]]:
         """Bounds of a sum of one number by its levels in a marginal, and by its histogram."""

@@ -223,16 +223,10 @@ def transformed(psi: Psi, transform: Transform, zeros: Sequence[StructuralZeros]
     if base == 1:
         return psi
     stddev = rounding_stddev(base)
-    return Psi(
-        psi.domain,
-        tuple(Measurement(m.clique, rounded(m.values, base), stddev) for m in psi.measurements),
-        histograms=tuple(
-            HistogramMeasurement(
-                one.attribute, tuple(rounded(np.array(one.counts), base).tolist()), stddev
-            )
-            for one in psi.histograms
-        ),
-    )
+    marginals = tuple(Measurement(m.clique, rounded(m.values, base), stddev) for m in psi.measurements)
+    pairs = ((one.attribute, rounded(np.array(one.counts), base).tolist()) for one in psi.histograms)
+    histograms = tuple(HistogramMeasurement(name, tuple(counts), stddev) for name, counts in pairs)
+    return Psi(psi.domain, marginals, histograms=histograms)
 
 
 def failing(counts: Counts, transform: Transform, allowed_empty: Mask | bool = False) -> Mask:
@@ -489,12 +483,8 @@ def interactions_of(domain: Domain, tables: Sequence[Measurement]) -> Blocks:
             weighted = weight * _pure(marginal)
             sums[inside] = sums[inside] + weighted if inside in sums else weighted
             weights[inside] = weights.get(inside, 0.0) + weight
-    return {
-        inside: InteractionBlock(
-            sums[inside] / weights[inside], 0.0 if inside in exact else 1 / weights[inside]
-        )
-        for inside in sums
-    }
+    variances = {inside: 0.0 if inside in exact else 1 / weights[inside] for inside in sums}
+    return {one: InteractionBlock(sums[one] / weights[one], variances[one]) for one in sums}
 
 
 def _pure(marginal: NDArray[Any]) -> FloatArray:
