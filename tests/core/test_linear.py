@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -25,9 +26,8 @@ from gencard.core.statistics.linear import (
     LARGEST_VALUE,
     Function,
     LinearStatistic,
+    by_group,
     covariance,
-    group_means,
-    group_sums,
     mean,
     numbers,
     variance,
@@ -95,9 +95,9 @@ class TestMakers:
 
     def test_sums_and_means_by_group(self):
         expected = np.nanmean(np.where(FEMALE, SCORES, np.nan))
-        found = means(group_means(SEX, SCORE))
+        found = means(by_group(SEX, SCORE, counts=True))
         assert found["score where sex is f"] / found["1 where sex is f"] == pytest.approx(expected)
-        assert means(group_sums(SEX, AGE))["age where sex is m"] == pytest.approx(
+        assert means(by_group(SEX, AGE, counts=False))["age where sex is m"] == pytest.approx(
             AGES[~FEMALE].sum() / len(RECORDS)
         )
 
@@ -114,7 +114,7 @@ class TestMakers:
             moment(AGE, 9)
 
     def test_one_attribute_twice_is_refused(self):
-        for maker in (covariance, group_sums, group_means):
+        for maker in (covariance, partial(by_group, counts=True)):
             with pytest.raises(InvalidInputError, match="not repeat"):
                 maker(AGE, AGE)
 
@@ -252,7 +252,8 @@ class TestNoise:
 
     def test_sums_by_group_cost_as_much_as_one_group(self):
         """Two sums, of which a record moves one, beside the number of records."""
-        assert sensitivity(group_sums(SEX, AGE), Neighbouring.ADD_REMOVE, 1) == pytest.approx(2)
+        sums = by_group(SEX, AGE, counts=False)
+        assert sensitivity(sums, Neighbouring.ADD_REMOVE, 1) == pytest.approx(2)
 
     @pytest.mark.parametrize("relation", Neighbouring)
     def test_the_scales_spend_the_budget_and_no_more(self, relation):
@@ -276,14 +277,14 @@ class TestNoise:
         dataset = RECORDS.project(("age", "sex"))
         psi = measure(
             _Counting(dataset),
-            [("sex",), group_sums(SEX, AGE)],
+            [("sex",), by_group(SEX, AGE, counts=False)],
             dataset.domain,
             privacy,
             noise=noise,
             weights=[1, 3],
         )
         unit = 2 / 0.75
-        largest = [f.largest for f in group_sums(SEX, AGE).functions]
+        largest = [f.largest for f in by_group(SEX, AGE, counts=False).functions]
         assert noise.scales == pytest.approx([4.0, 4.0, *(unit * each for each in largest)], rel=1e-6)
         (linear,) = psi.linear
         assert not psi.exact

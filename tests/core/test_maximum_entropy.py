@@ -18,8 +18,8 @@ from gencard.core.generators.moments import Dual, MaximumEntropy, largest_entrop
 from gencard.core.statistics.linear import (
     Function,
     LinearStatistic,
+    by_group,
     covariance,
-    group_means,
     mean,
     variance,
 )
@@ -71,7 +71,7 @@ class TestLaws:
         np.testing.assert_allclose(ratios, ratios[0], rtol=1e-9)
 
     def test_marginals_and_linear_statistics_stand_side_by_side(self):
-        statistics = (("y",), ("g",), variance(X), covariance(X, Y), group_means(G, X))
+        statistics = (("y",), ("g",), variance(X), covariance(X, Y), by_group(G, X, counts=True))
         psi, model = fitted(records(), *statistics)
         for marginal in psi.measurements:
             np.testing.assert_allclose(model.marginal(marginal.clique), marginal.values / 400, atol=1e-8)
@@ -113,7 +113,7 @@ class TestLaws:
         assert len(digests) == 1
 
     def test_saved_and_loaded_it_draws_the_same(self):
-        _, model = fitted(records(), ("y",), group_means(G, X))
+        _, model = fitted(records(), ("y",), by_group(G, X, counts=True))
         loaded = model_of(bytes_of(model))
         assert model.sample(99, rng=rng_of(4)).digest() == loaded.sample(99, rng=rng_of(4)).digest()
 

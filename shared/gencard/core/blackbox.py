@@ -16,7 +16,6 @@ class BlackBox(Protocol):
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         """Synthetic records, ``rows`` of them, over the domain of ``dataset``."""
-        ...
 
 
 @runtime_checkable
@@ -25,7 +24,6 @@ class ManyRunsBox(BlackBox, Protocol):
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
         """Yield the output of a call with each seed, in the order of the seeds."""
-        ...
 
 
 def runs_of(box: BlackBox, dataset: Dataset, rows: int, seeds: Sequence[int]) -> Iterator[Dataset]:
@@ -48,7 +46,6 @@ class WeighedBox(BlackBox, Protocol):
             seeds: Seed of each run of one side.
             values: Numbers that the audit computed from each run, shape ``(runs, numbers)``.
         """
-        ...
 
 
 class FittedBox(Protocol):
@@ -56,11 +53,9 @@ class FittedBox(Protocol):
 
     def sample(self, rows: int, *, seed: int) -> Dataset:
         """Synthetic records, ``rows`` of them."""
-        ...
 
     def save(self) -> bytes:
         """All that a later process needs to sample: its own format, read without running code."""
-        ...
 
 
 @runtime_checkable
@@ -72,7 +67,6 @@ class FittingBox(BlackBox, Protocol):
 
     def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> FittedBox:
         """Fit to records."""
-        ...
 
     def load(self, saved: bytes) -> FittedBox:
         """A fit that was saved.
@@ -80,7 +74,6 @@ class FittingBox(BlackBox, Protocol):
         Raises:
             BlackBoxError: The bytes are not what ``save`` gave.
         """
-        ...
 
 
 def canonicalise(output: object, domain: Domain, rows: int, *, rng: np.random.Generator) -> Dataset:

@@ -15,7 +15,6 @@ class DeclaredAttribute:
     """One attribute of the public schema, with what is declared of its values besides the levels.
 
     Args:
-        reading: How stored values become levels.
         groups: The level above the labels: names of groups -> labels.
     """
 
@@ -79,14 +78,9 @@ class CatalogueEntry:
 
     Args:
         name: datasets/{dataset}.
-        declared_by: Person who declared the schema.
         version: Salted digest of the records' version, in hex.
-        attributes: How values become levels, as declared.
-        structural_zeros: Combinations that cannot occur, by declaration.
-        policy: Bounds on cards, with what is public of them.
         records: Number of records as the steward declares it; None if it is not declared.
         most_records: Records of one person that count; 0 if each record counts by itself.
-        coding: Attributes and structural zeros together.
 
     Raises:
         InvalidCodingError: Attributes and structural zeros do not make a coding.
@@ -136,7 +130,6 @@ class GeneratorEntry:
         needs: Requirements of a generator on psi; empty for a black box.
         bound: Size of the model that is compared with ``most_cells`` before any record is read.
         cell_bytes: Largest memory of a fit per cell, in bytes.
-        parameters: Parameters, the same for every card.
         claim: Privacy guarantee declared for a black box; None for a generator.
         reviewed_by: Reviewer of this digest of a black box of tier audited; if empty, cards that name
             the box are refused.

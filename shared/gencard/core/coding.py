@@ -43,7 +43,6 @@ class Labels:
 
     Args:
         integer: The labels are whole numbers and are given back as such.
-        ordered: The order of the labels means something.
         boolean: The labels are "false" and "true" and are given back as truth values.
         text: Texts are compared with the labels as texts, so that 01 and 1 are two labels. Stored
             numbers are compared by value, here too.
@@ -253,11 +252,7 @@ class Derivation:
     per_person: bool = False
 
     def problem(self, stored: Domain, size: int, *, of_number: bool) -> str | None:
-        """Return what is wrong with this derivation; None if nothing is.
-
-        Args:
-            stored: Attributes that records hold.
-        """
+        """Return what is wrong with this derivation; None if nothing is."""
         if not self.sources or len(set(self.sources)) < len(self.sources):
             return "it needs sources, each once"
         if not set(self.sources) <= set(stored.attributes):
@@ -350,14 +345,6 @@ class StructuralZeros:
             yield tuple(code.get(name, slice(None)) for name in attributes)
 
 
-def cells_lie_in(cells: Iterable[tuple[int, ...]], sizes: tuple[int, ...]) -> bool:
-    """Whether each cell has one code for each axis of a table, and each code is below its size."""
-    return all(
-        len(cell) == len(sizes) and all(0 <= code < size for code, size in zip(cell, sizes, strict=True))
-        for cell in cells
-    )
-
-
 def zeros_inside(zeros: Sequence[StructuralZeros], domain: Domain) -> tuple[StructuralZeros, ...]:
     """The structural zeros that speak of the domain's attributes alone; the others say nothing."""
     return tuple(zero for zero in zeros if set(zero.clique) <= set(domain.attributes))
@@ -407,13 +394,20 @@ class Coding:
         for zeros in self.structural_zeros:
             domain.canonical(zeros.clique)  # refuses unknown and repeated attributes
             sizes = domain.project(zeros.clique).sizes
-            if not cells_lie_in(zeros.cells, sizes):
+            if not all(
+                len(cell) == len(sizes)
+                and all(0 <= code < size for code, size in zip(cell, sizes, strict=True))
+                for cell in zeros.cells
+            ):
                 problem = "a structural zero lies outside the domain"
                 raise InvalidCodingError(attribute=", ".join(zeros.clique), problem=problem)
         stored_domain = domain.project(self.stored)
         for one in self.attributes:
-            how, of_number = one.derivation, _is_of_a_number(one.coding)
-            wrong = how.problem(stored_domain, one.coding.size, of_number=of_number) if how else None
+            how, own = one.derivation, one.coding
+            # Every number of records has a level: whether there are any, or whole numbers from 0.
+            numbers = own.boolean if isinstance(own, Labels) else own.edges[0] == own.decimals == 0
+            of_number = numbers and not own.missing
+            wrong = how.problem(stored_domain, own.size, of_number=of_number) if how else None
             if wrong:
                 raise InvalidCodingError(attribute=one.name, problem=wrong)
 
@@ -447,13 +441,6 @@ class Coding:
         A derived attribute may be among them while its sources are not.
         """
         return Coding(tuple(replace(self.attribute(name), derivation=None) for name in attributes))
-
-
-def _is_of_a_number(coding: Labels | Edges) -> bool:
-    """Whether every number of records has a level: whether there are any, or whole numbers from 0."""
-    if isinstance(coding, Labels):
-        return coding.boolean and not coding.missing
-    return coding.edges[0] == coding.decimals == 0 and not coding.missing
 
 
 def codes_by_number(coding: Labels, texts: Iterable[str]) -> list[int | None]:
@@ -521,7 +508,12 @@ def numbers_of_codes(
         low, high = edges[interval], edges[interval + 1]
         numbers = np.clip(low * (1 - part) + high * part, low, np.nextafter(high, low))
     else:
-        numbers = _on_grid(edges, interval, part, coding.decimals)
+        # Counted in whole units, so that a number is the double nearest to its decimal text.
+        units = np.rint(edges * 10**coding.decimals)
+        counts = np.diff(units)
+        counts[-1] += 1  # the last interval is closed
+        steps = np.minimum(np.floor(part * counts[interval]), counts[interval] - 1)
+        numbers = (units[interval] + steps) / 10**coding.decimals
     return np.where(absent, np.nan, numbers)
 
 
@@ -545,21 +537,6 @@ def scaled_numbers(
         places = Places.uniform([int(low / step) for low, _ in ends], counts)
     steps = places.steps(codes, words)
     return np.where(codes == len(coding.edges) - 1, np.nan, scale.numbers(steps))
-
-
-def _on_grid(
-    edges: NDArray[np.float64], interval: NDArray[Any], part: NDArray[Any], decimals: int
-) -> NDArray[np.float64]:
-    """Multiples of the last decimal inside each interval, each equally often for uniform parts.
-
-    Counted in whole units, so that a number is the double nearest to its decimal text.
-    """
-    units = np.rint(edges * 10**decimals)
-    counts = np.diff(units)
-    counts[-1] += 1  # the last interval is closed
-    steps = np.minimum(np.floor(part * counts[interval]), counts[interval] - 1)
-    grid: NDArray[np.float64] = (units[interval] + steps) / 10**decimals
-    return grid
 
 
 def date_of_days(days: float) -> date:

@@ -15,7 +15,6 @@ from gencard.core.types import FloatArray, IntArray
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 """One attribute's codes, or a table of them."""
 
-
 NumbersOf = Callable[[str], FloatArray | None]
 """Returns an attribute's numbers, one for each record, NaN for "missing"; None if it has levels only."""
 
@@ -127,9 +126,8 @@ class Dataset:
 
 def dataset_hash(domain: Domain, rows: int) -> "hashlib._Hash":
     """The SHA-256 of ``Dataset.digest``, which has read all but the codes."""
-    header = "".join(
-        f"{name}\x00{size}\x00" for name, size in zip(domain.attributes, domain.sizes, strict=True)
-    )
+    pairs = zip(domain.attributes, domain.sizes, strict=True)
+    header = "".join(f"{name}\x00{size}\x00" for name, size in pairs)
     return hashlib.sha256(f"gencard.dataset.v1\x00{header}{rows}\x00".encode())
 
 

@@ -32,9 +32,8 @@ def impossible(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:
     """Cells of some of the schema's attributes that cannot occur: as declared, or as derived."""
     cells = list(zeros_inside(coding.structural_zeros, domain))
     # The cells that contradict what is derived, if the attributes have at most MOST_ZEROS cells.
-    derived = [
-        _Derived(one, how) for one in map(coding.attribute, domain.attributes) if (how := one.derivation)
-    ]
+    attributes = map(coding.attribute, domain.attributes)
+    derived = [_Derived(one, how) for one in attributes if (how := one.derivation)]
     for group in _tied(derived, domain):
         cells += _where_impossible(domain, *_possible_cells(coding, domain, group))
     for one, other in combinations(derived, 2):
@@ -173,23 +172,20 @@ def _possible_cells(
         here, levels = np.ones(cells.shape[1], dtype=np.bool_), list[list[int]]()
         for one, is_none in zip(of_persons, without, strict=True):
             here &= (columns[one.name] == 0) | (not is_none)
-            levels.append(
-                [code for code in range(table_domain.size(one.name)) if (code == one.none) is is_none]
-            )
+            codes = range(table_domain.size(one.name))
+            levels.append([code for code in codes if (code == one.none) is is_none])
         table = np.zeros(known_sizes, dtype=np.bool_)
         table[tuple(columns[name][here] for name in names)] = here.any()
-        possible[np.ix_(*map(range, known_sizes), *levels)] = table.reshape(
-            *known_sizes, *[1] * len(levels)
-        )
+        reshaped = table.reshape(*known_sizes, *[1] * len(levels))
+        possible[np.ix_(*map(range, known_sizes), *levels)] = reshaped
     return attributes, possible
 
 
 def _possible_of_both(one: Attribute, other: Attribute) -> NDArray[np.bool_]:
     """Return the cells of two attributes of the person that count the same records and can occur."""
     possible = np.zeros((one.coding.size, other.coding.size), dtype=np.bool_)
-    edges = [
-        edge for each in (one, other) if isinstance(each.coding, Edges) for edge in each.coding.edges
-    ]
+    codings = (one.coding, other.coding)
+    edges = [edge for each in codings if isinstance(each, Edges) for edge in each.edges]
     for number in {0, 1, *edges, *(edge - 1 for edge in edges if edge)}:
         possible[_level_of_number(one, number), _level_of_number(other, number)] = True
     return possible

@@ -261,9 +261,8 @@ class SecondStewardError(NegotiationError):
 
 class AuditRequiredError(NegotiationError):
     text = (
-        "The generator reads records, and no valid audit covers it: none has passed under this "
-        "card, or an audit of the same generator (any version) has found leakage on this dataset "
-        "since."
+        "The generator reads records, and no valid audit covers it: none has passed under this card, or "
+        "an audit of the same generator (any version) has found leakage on this dataset since."
     )
     advice = (
         "Run `gencard audit CARD --where card`, then request rows. After a verdict of leakage use"
@@ -708,7 +707,6 @@ _LISTED_BY: Mapping[str, str] = {
     "audit": "`gencard report CARD` shows the audits that your role may see.",
 }
 """Advice on how to find the right name, by the kind of resource."""
-
 
 # The budget does not suffice -------------------------------------------------------------------
 

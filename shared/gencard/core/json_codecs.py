@@ -46,7 +46,6 @@ class ScalarCodec:
 
     Args:
         of_json: Raises TypeError or ValueError where the JSON value is none of them.
-        kinds: See ``Codec``.
         types: Types of the JSON values that ``of_json`` takes; empty if it checks them itself.
         whole: Whether ``of_json`` is ``float`` and takes whole numbers.
     """
@@ -343,7 +342,6 @@ def fill(objects: Iterable[Object], name: Callable[[str], str], codecs: Mapping[
 
     Args:
         name: How the name of a field is written, if it has several words.
-        codecs: Codecs of the fields' types.
     """
     for one in objects:
         for entry in entries_of(one.kind):
@@ -489,11 +487,8 @@ class Items:
         if is_rows and self.rows.issuperset(map(type, flat)):
             return tuple(map(tuple, json))
         is_whole = self.whole and is_rows == bool(self.rows)
-        if (
-            is_whole
-            and {int, float}.issuperset(map(type, flat))
-            and max(map(abs, flat)) <= LARGEST_WHOLE
-        ):
+        is_number = is_whole and {int, float}.issuperset(map(type, flat))
+        if is_number and max(map(abs, flat)) <= LARGEST_WHOLE:
             return tuple(map(tuple, map(partial(map, float), json)) if is_rows else map(float, json))
         values = []
         for place, one in enumerate(json):

@@ -102,7 +102,6 @@ class Rules:
     """The numbers in the rules.
 
     Args:
-        checks: Of cells and models, and the multiple to which counts are rounded.
         survival: Fewest records at risk in a survival curve, and fewest events between its steps.
         missing: Whether missing values in a group are for a person to look at.
         influence: Most standard errors by which one record may move a mean or a contrast; above it the

@@ -109,19 +109,17 @@ class Output:
 
     def _rounded_row(self, row: tuple[Number, ...]) -> tuple[Number, ...]:
         cells = dict(zip(self.column_names, row, strict=True))
-        values = {name: self._rounded(name, value) for name, value in cells.items()}
+        values = dict[str, Number]()
+        for name, value in cells.items():
+            values[name] = significant(value, DIGITS)
+            if name in self.counts and value is not None:
+                values[name] = float(round(value)) if 0 <= round(value) <= MOST_RECORDS else None
         estimate, error = cells.get(ESTIMATE), cells.get(ERROR)
         if self.kind is OutputKind.COEFFICIENTS and ESTIMATE in cells and error:
             if estimate is not None and LEAST <= error <= LARGEST:
                 estimate = round(estimate, 1 - floor(log10(error))) + 0.0
             values |= {ESTIMATE: significant(estimate, DIGITS), ERROR: significant(error, 2)}
         return tuple(values.values())
-
-    def _rounded(self, column: str, value: Number) -> Number:
-        if column in self.counts and value is not None:
-            value = float(round(value))
-            return value if 0 <= value <= MOST_RECORDS else None
-        return significant(value, DIGITS)
 
 
 Outputs = tuple[Output, ...]
@@ -133,9 +131,8 @@ def check_outputs(outputs: Sequence[Output], most_numbers: int = MOST_NUMBERS) -
     if not names:
         raise InvalidInputError(field="program", problem="produced no output; call output.table(...)")
     if len(names) > MOST_OUTPUTS or len(set(names)) != len(names):
-        raise InvalidInputError(
-            field="program", problem=f"must produce at most {MOST_OUTPUTS} outputs with distinct names"
-        )
+        problem = f"must produce at most {MOST_OUTPUTS} outputs with distinct names"
+        raise InvalidInputError(field="program", problem=problem)
     if (total := sum(output.numbers for output in outputs)) > most_numbers:
         problem = f"produced {total} numbers, but at most {most_numbers} are allowed"
         raise InvalidInputError(field="program", problem=problem)

@@ -63,7 +63,6 @@ class JsonForm:
         """Return the value that a JSON value encodes.
 
         Args:
-            kind: Type of the value.
             field: Name of the value in errors.
 
         Raises:
@@ -153,7 +152,6 @@ def _exactly(kind: type, value: object) -> object:
 text_scalar = partial(ScalarCodec, types=frozenset({str}))
 """Make a scalar that is a JSON string, of a function that writes it and a function that reads it."""
 
-
 ANY_JSON = ScalarCodec(
     lambda value: value, lambda json: json, frozenset({dict, list, str, int, bool, NoneType})
 )
@@ -191,7 +189,6 @@ def _sorted_pairs(value: object) -> tuple[tuple[str, str], ...]:
 
 PAIRS_AS_OBJECT = ScalarCodec(dict, _sorted_pairs)
 """Pairs of texts, sorted by the first, as an object."""
-
 
 DOMAIN_AS_PAIRS = ScalarCodec(
     lambda domain: [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],

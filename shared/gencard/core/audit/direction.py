@@ -24,11 +24,7 @@ _ROUNDING = 1e-13
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Direction:
-    """``beta``: a table on each clique; a record's value is the sum of its entries.
-
-    Args:
-        tables: One table per clique, of the clique's sizes.
-    """
+    """``beta``: a table on each clique; a record's value is the sum of its entries."""
 
     domain: Domain
     cliques: tuple[Clique, ...]
@@ -115,13 +111,11 @@ class Basis:
 
     def coordinates(self, shares: Sequence[NDArray[Any]]) -> FloatArray:
         """Coordinates of one table for each clique, as one vector."""
-        blocks = [coefficients(share).ravel() for _, share in zip(self.cliques, shares, strict=True)]
-        return np.concatenate(
-            [
-                self.kept[clique] @ block if clique in self.kept else block
-                for clique, block in zip(self.cliques, blocks, strict=True)
-            ]
-        )
+        blocks = []
+        for clique, share in zip(self.cliques, shares, strict=True):
+            block = coefficients(share).ravel()
+            blocks.append(self.kept[clique] @ block if clique in self.kept else block)
+        return np.concatenate(blocks)
 
     def difference(self, low: Dataset, high: Dataset) -> FloatArray:
         """Coordinates of ``high`` minus those of ``low``, without what is rounding alone."""
@@ -168,7 +162,6 @@ class Basis:
 #
 # A circuit is a change of the table that keeps psi and touches so few cells that it is the only one on
 # them, up to scale: whole numbers, found exactly. Every change that keeps psi is a sum of circuits.
-
 
 _WIDEST = 60
 """Most cells of a circuit; its exact numbers grow with the cells, and must stay below ``_LARGEST``."""
@@ -233,9 +226,8 @@ def psi_matrix(domain: Domain, cliques: Sequence[Clique], linear: Sequence[Linea
 def _cells(domain: Domain, clique: Clique, places: NDArray[np.intp]) -> NDArray[np.intp]:
     """The number of each cell of the full table in the clique."""
     codes = np.unravel_index(places.ravel(), domain.sizes)
-    return np.ravel_multi_index(
-        tuple(codes[axis] for axis in domain.axes(clique)), domain.project(clique).sizes
-    )
+    own_codes = tuple(codes[axis] for axis in domain.axes(clique))
+    return np.ravel_multi_index(own_codes, domain.project(clique).sizes)
 
 
 def _steepest(

@@ -310,19 +310,13 @@ def explore(basis: Basis, pair: ExtremalPair, low: Sample, high: Sample) -> Find
     if not responses.any() and not any(block.aside.any() for block in blocks):
         strongest = int(np.argmax([abs(block.z) if block.reference else -1.0 for block in blocks]))
         responses[strongest] = blocks[strongest].reproduced or 1.0
+    listed = []
+    for clique, block, p_value in zip(basis.cliques, blocks, p_values, strict=True):
+        reproduced = block.reproduced if block.reference else None
+        listed.append(BlockEvidence(clique, block.dimension, block.z, reproduced, block.energy, p_value))
     return Findings(
         basis,
-        tuple(
-            BlockEvidence(
-                clique,
-                block.dimension,
-                block.z,
-                block.reproduced if block.reference else None,
-                block.energy,
-                p_value,
-            )
-            for clique, block, p_value in zip(basis.cliques, blocks, p_values, strict=True)
-        ),
+        tuple(listed),
         difference,
         responses,
         np.concatenate([block.aside for block in blocks]),
@@ -397,7 +391,6 @@ def within_blocks(basis: Basis, vector: FloatArray, shares: Sequence[FloatArray]
     """Apply ``inverse_variance`` in each block and keep only the part inside the block.
 
     Args:
-        vector: Coordinates of the difference.
         shares: Expected marginal on each clique of the basis.
     """
     pairs = zip(basis.tables(vector), shares, strict=True)

@@ -20,7 +20,6 @@ from gencard.core.types import FloatArray, IntArray
 
 # Cubes of cells that could hold planted records: drawn in three kinds, the best ones first.
 
-
 DRAWN = 30
 """Cubes drawn for each one that is wanted."""
 
@@ -51,14 +50,21 @@ class CandidateCubes:
         )
 
     @property
-    def even(self) -> IntArray:
-        """Codes of all even corners, shape ``(n 2^(k - 1), attributes)``."""
-        return np.concatenate([self._corner(mask) for mask in self._masks if mask.bit_count() % 2 == 0])
+    def corners(self) -> list[IntArray]:
+        """Codes of each corner; the bits of its position say on which axes it takes the other level."""
+        corners, rows = [], np.arange(len(self))
+        for mask in range(2 ** self.axes.shape[1]):
+            codes = self.codes.copy()
+            for axis in range(self.axes.shape[1]):
+                if mask >> axis & 1:
+                    codes[rows, self.axes[:, axis]] = self.others[:, axis]
+            corners.append(codes)
+        return corners
 
-    @property
-    def odd(self) -> IntArray:
-        """Codes of all odd corners."""
-        return np.concatenate([self._corner(mask) for mask in self._masks if mask.bit_count() % 2])
+    def of_parity(self, parity: int) -> IntArray:
+        """Codes of all even corners, or of all odd ones, shape ``(n 2^(k - 1), attributes)``."""
+        corners = enumerate(self.corners)
+        return np.concatenate([codes for mask, codes in corners if mask.bit_count() % 2 == parity])
 
     def log_shares(self, codes: IntArray) -> FloatArray:
         """Logarithm of the expected share of each record by the product of one-way margins."""
@@ -68,14 +74,14 @@ class CandidateCubes:
     @property
     def most_expected(self) -> FloatArray:
         """The largest ``log_shares`` of each cube's corners."""
-        shares = np.array([self.log_shares(self._corner(mask)) for mask in self._masks])
+        shares = np.array([self.log_shares(codes) for codes in self.corners])
         return np.asarray(shares.max(axis=0), dtype=np.float64)
 
     def apart_from(
         self, base: Dataset, wanted: int, zeros: Sequence[StructuralZeros] = ()
     ) -> "CandidateCubes":
         """The first cubes whose cells can occur, and no record of ``base`` and no other cube is in."""
-        corners = np.concatenate([self._corner(mask) for mask in self._masks])
+        corners = np.concatenate(self.corners)
         keys = key_of(np.concatenate([base.codes, corners]).T, self.domain.sizes)
         cells = keys[len(base) :].reshape(-1, len(self))
         impossible = impossible_records(self.domain, corners, zeros).reshape(cells.shape)
@@ -89,19 +95,6 @@ class CandidateCubes:
                 cells_taken.update(own)
                 positions.append(cube)
         return self[np.array(positions, dtype=np.int64)]
-
-    @property
-    def _masks(self) -> range:
-        """One number for each corner; its bits say on which axes it takes the other level."""
-        return range(2 ** self.axes.shape[1])
-
-    def _corner(self, mask: int) -> IntArray:
-        codes = self.codes.copy()
-        rows = np.arange(len(self))
-        for axis in range(self.axes.shape[1]):
-            if mask >> axis & 1:
-                codes[rows, self.axes[:, axis]] = self.others[:, axis]
-        return codes
 
 
 def candidate_cubes(
@@ -141,18 +134,13 @@ class _Draw:
     ) -> None:
         self.dataset, self.number, self.rng = dataset, number, rng
         domain = dataset.domain
-        counts = [
-            np.bincount(column, minlength=size)
-            for column, size in zip(dataset.codes.T, domain.sizes, strict=True)
-        ]
+        columns = zip(dataset.codes.T, domain.sizes, strict=True)
+        counts = [np.bincount(column, minlength=size) for column, size in columns]
         self.margins = [count / len(dataset) for count in counts]
         self.flat = [(count > 0) / np.count_nonzero(count) for count in counts]
-        varied = [
-            names
-            for names in sets
-            if all(np.count_nonzero(counts[axis]) > 1 for axis in domain.axes(names))
-        ]
-        self.sets = np.array([domain.axes(names) for names in varied], dtype=np.int64)
+        varied = {axis for axis, count in enumerate(counts) if np.count_nonzero(count) > 1}
+        axes = [domain.axes(names) for names in sets]
+        self.sets = np.array([own for own in axes if varied.issuperset(own)], dtype=np.int64)
 
     def beside_records(self) -> CandidateCubes:
         """A record of the dataset with one attribute changed; a corner of the cube is that far away."""
@@ -216,9 +204,7 @@ class Moves:
         On the smallest of them only: a cube move on a larger one is a sum of such moves.
         """
         linear_cliques = tuple(set(statistic.clique) for statistic in linear)
-        reachable = [
-            block for block in blocks if not any(set(block) <= clique for clique in linear_cliques)
-        ]
+        reachable = [one for one in blocks if not any(set(one) <= clique for clique in linear_cliques)]
         moves = cls(tuple(cliques), (), tuple(linear), tuple(zeros))
         kinds = (led for axes in minimal(reachable) for led in leads(axes, moves.kept))
         return replace(moves, kinds=tuple(kinds))
@@ -294,13 +280,10 @@ def extremal_pair(
         # says nothing about the side.
         low, high = (side.take(rng.permutation(len(side))) for side in moved_sides)
     elif beta.value(high) <= beta.value(low):
-        low, high = (
-            farthest(dataset, moves.cliques, uphill, zeros=moves.zeros) for uphill in (-beta, beta)
-        )
+        low, high = (farthest(dataset, moves.cliques, up, zeros=moves.zeros) for up in (-beta, beta))
     if beta.value(high) <= beta.value(low):
-        raise NoExtremalPairError(
-            problem="the records allow no move that keeps psi; try a denser, made-up dataset"
-        )
+        problem = "the records allow no move that keeps psi; try a denser, made-up dataset"
+        raise NoExtremalPairError(problem=problem)
     # The pair compares its two sides with each other; both could still have drifted from the dataset's
     # psi.
     check_equal_psi(dataset, high, moves.cliques, moves.linear)

@@ -28,6 +28,7 @@ from gencard.core.types import FloatArray, IntArray
 
 # Interactions that lie outside Phi: the blocks that an audit tests.
 
+_LOWER_ORDER = "Audit with a lower order, or under a card with fewer attributes."
 
 MOST_SETS = 200_000
 """Attribute sets that an audit goes through."""
@@ -50,21 +51,15 @@ def outside(domain: Domain, cliques: Sequence[Clique], order: int) -> tuple[Cliq
         lengths = [len(varying), *map(len, cliques)]
         sets = sum(comb(length, size) for length in lengths for size in range(1, most + 1))
         if sets > MOST_SETS:
-            raise TooLargeError(
-                what="The number of attribute sets of the audit",
-                limit=MOST_SETS,
-                advice="Audit with a lower order, or under a card with fewer attributes.",
-            )
+            what = "The number of attribute sets of the audit"
+            raise TooLargeError(what=what, limit=MOST_SETS, advice=_LOWER_ORDER)
         released = set[Clique]().union(*(_sets(domain.canonical(clique), most) for clique in cliques))
         blocks = _sets(varying, most) - released
         if not blocks:
             continue
         if sum(domain.project(clique).cells for clique in blocks) > MOST_CELLS:
-            raise TooLargeError(
-                what="The number of cells of the audit's blocks",
-                limit=MOST_CELLS,
-                advice="Audit with a lower order, or under a card with fewer attributes.",
-            )
+            what = "The number of cells of the audit's blocks"
+            raise TooLargeError(what=what, limit=MOST_CELLS, advice=_LOWER_ORDER)
         return tuple(sorted(blocks, key=lambda clique: (len(clique), domain.axes(clique))))
     raise NoExtremalPairError(problem="Phi determines every interaction of its attributes")
 
@@ -105,11 +100,8 @@ def outside_linear(domain: Domain, blocks: Sequence[Clique], linear: Sequence[Li
     for statistic in linear:
         statistic.check_belongs(domain)
     if linear and domain.cells > MOST_TABLE_CELLS:
-        raise TooLargeError(
-            what="The table for an audit of linear statistics",
-            limit=MOST_TABLE_CELLS,
-            advice="Audit with a lower order, or under a card with fewer attributes.",
-        )
+        what = "The table for an audit of linear statistics"
+        raise TooLargeError(what=what, limit=MOST_TABLE_CELLS, advice=_LOWER_ORDER)
     parts_by_block = {block: _parts(domain, block, linear) for block in blocks}
     complements = {block: _complement(parts) for block, parts in parts_by_block.items() if len(parts)}
     left = tuple(block for block in blocks if block not in complements or len(complements[block]))
@@ -277,9 +269,8 @@ def leads(axes: Clique, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
     (('a', 'b', 'c'),)
     """
     contexts = {neighbours(first, cliques) - set(axes): first for first in reversed(axes)}
-    return tuple(
-        (first, *(name for name in axes if name != first)) for first in reversed(contexts.values())
-    )
+    firsts = reversed(contexts.values())
+    return tuple((first, *(name for name in axes if name != first)) for first in firsts)
 
 
 def climb(
@@ -347,11 +338,9 @@ def _moved(cells: Cells, attribute: str, corners: NDArray[np.intp], levels: NDAr
     counts, amounts = _take(corners, cells.counts)
     rows = np.flatnonzero(amounts)
     arrivals = _arrivals(cells, attribute, corners[rows], levels[rows])
-    return Cells.merged(
-        cells.domain,
-        np.vstack([cells.codes, arrivals]),
-        np.concatenate([counts, np.repeat(amounts[rows], corners.shape[1])]),
-    )
+    codes = np.vstack([cells.codes, arrivals])
+    arriving = np.repeat(amounts[rows], corners.shape[1])
+    return Cells.merged(cells.domain, codes, np.concatenate([counts, arriving]))
 
 
 def _take(corners: NDArray[np.intp], counts: IntArray) -> tuple[IntArray, IntArray]:

@@ -28,9 +28,7 @@ class AuditPlan:
 
     Args:
         cliques: Phi, the marginals that the card releases; with ``linear``, its linear statistics.
-        rows: Rows asked of the box in each run.
         seed: From which the audit's own choices and the seeds of all runs derive, 0 to 2**64 - 1.
-        terms: Runs on each side, highest order of the blocks, level over all tries.
         attempt: Which try of the family of black boxes this is on the dataset, from 1.
         structural_zeros: Cells that cannot occur. The audit puts no record there: a box may reject
             such a record, and its output on such a record is no evidence about real records.

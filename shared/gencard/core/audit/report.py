@@ -181,7 +181,6 @@ class PairProof:
     """Proof that both sides have the psi of the dataset: digests of their marginals.
 
     Args:
-        step: 1 or 2.
         original, low, high: HMAC-SHA-256, in hex, under a key of this report alone; equal, or there
             would be no report. At real records the key is secret, so that no count can be guessed.
         moved: Records of one side that the other does not hold.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,8 +42,7 @@ from gencard.core.types import FloatArray, Progress, ignore_progress
 # Step 2: measurements on fresh runs, with every weight fixed before the first of them.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scores:
+class Scores(NamedTuple):
     """Five numbers for each run of the box on one dataset, shape ``(runs,)`` each.
 
     Args:
@@ -58,11 +58,6 @@ class Scores:
     scatter: FloatArray
     order: FloatArray
     recognition: FloatArray
-
-    @property
-    def columns(self) -> tuple[FloatArray, ...]:
-        """The five numbers, each of shape ``(runs,)``."""
-        return self.values, self.followed, self.scatter, self.order, self.recognition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,9 +155,8 @@ def _weighted(basis: Basis, vector: FloatArray, spread: Sequence[FloatArray]) ->
     cliques = maximal(_heaviest_first(basis, vector))
     shares = dict(zip(basis.cliques, spread, strict=True))
     tables = zip(cliques, basis.marginals(vector, cliques), strict=True)
-    return Direction(
-        basis.domain, cliques, tuple(inverse_variance(table, shares[clique]) for clique, table in tables)
-    )
+    weights = tuple(inverse_variance(table, shares[clique]) for clique, table in tables)
+    return Direction(basis.domain, cliques, weights)
 
 
 def _mixed(one: Sequence[FloatArray], other: Sequence[FloatArray], share: float) -> list[FloatArray]:
@@ -201,22 +195,16 @@ def effect_of(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effec
     followed, mean = welch(low.followed, high.followed), welch(low.values, high.values)
     below, above = followed.interval()
     gap = test.followed_gap
-    return Effect(
-        test.strongest,
-        followed.gap / gap,
-        below / gap,
-        above / gap,
-        _smallest(mean, Check.MEAN, test.input_gap, plan),
-    )
+    smallest = _smallest(mean, Check.MEAN, test.input_gap, plan)
+    return Effect(test.strongest, followed.gap / gap, below / gap, above / gap, smallest)
 
 
 def _smallest(compared: Comparison, check: Check, input_gap: float, plan: AuditPlan) -> float:
     """The smallest effect found in 8 of 10 audits, as a part of what the inputs themselves differ by."""
     if not input_gap:
         return LARGEST_EFFECT
-    return min(
-        LARGEST_EFFECT, compared.smallest_detectable(LEVEL_SHARES[check] * plan.level) / abs(input_gap)
-    )
+    smallest = compared.smallest_detectable(LEVEL_SHARES[check] * plan.level)
+    return min(LARGEST_EFFECT, smallest / abs(input_gap))
 
 
 def part(progress: Progress, stage: str, begin: float, end: float) -> Callable[[float], None]:
@@ -342,7 +330,7 @@ def _test(
     }
     for side in sides:
         counts = presence[side].table.sum(axis=1)
-        runner.weigh(AuditStep.TEST, side, np.column_stack([*scores[side].columns, counts]))
+        runner.weigh(AuditStep.TEST, side, np.column_stack([*scores[side], counts]))
     return scores, presence
 
 

@@ -38,7 +38,6 @@ from gencard.core.types import FloatArray
 # cube, the other one at each odd corner. Every statistic of Phi leaves out some attribute of the set, so
 # it counts the same on both.
 
-
 RECORDS_PER_CELL = 8
 """Cells hold about so many records, so that moves find their corners occupied."""
 _MOST_DRAWS = 100
@@ -70,12 +69,10 @@ def made_up(
         cells = np.prod([float(min(size, cap)) for size in domain.sizes])
         low, high = (cap, high) if cells <= most_cells else (low, cap - 1)
     for _ in range(_MOST_DRAWS):
-        columns = [
-            rng.choice(size, size=min(size, low), replace=False)[
-                rng.integers(min(size, low), size=records)
-            ]
-            for size in domain.sizes
-        ]
+        columns = []
+        for size in domain.sizes:
+            levels = rng.choice(size, size=min(size, low), replace=False)
+            columns.append(levels[rng.integers(min(size, low), size=records)])
         dataset = _possible(Dataset.of_columns(domain, columns), zeros, rng=rng)
         if len(dataset):
             return dataset
@@ -166,7 +163,6 @@ def planted_pair(
 
     Args:
         dataset: ``D*``, whose records the base repeats.
-        cliques: The marginals of Phi.
         linear: Linear statistics of Phi. Cubes do not change the marginal on all of their attributes.
         zeros: Cells that cannot occur, in which nothing is planted.
 
@@ -187,7 +183,7 @@ def planted_pair(
     cubes = candidates.apart_from(base, wanted, zeros)
     if not len(cubes):
         return None
-    corners = cubes.even, cubes.odd
+    corners = cubes.of_parity(0), cubes.of_parity(1)
     sides = []
     for codes in corners:
         records = np.vstack([base.codes, codes.astype(base.codes.dtype)])
@@ -352,12 +348,9 @@ def uniques_check(
     compared = welch(on_twins, on_it)
     p_value = min(1.0, 2 * min(compared.p_value, best_single(original, twins)))
     room = original.shape[1] - float(on_twins.mean())
-    evidence = UniquesEvidence(
-        original.shape[1],
-        tuple(original.sum(axis=1).tolist()),
-        tuple(twins.sum(axis=1).tolist()),
-        one_in(compared, len(original), room, 1, share * level / 2),
-    )
+    smallest = one_in(compared, len(original), room, 1, share * level / 2)
+    seen, seen_on_twins = (tuple(table.sum(axis=1).tolist()) for table in (original, twins))
+    evidence = UniquesEvidence(original.shape[1], seen, seen_on_twins, smallest)
     return CheckResult(check, share, p_value), evidence
 
 
@@ -388,9 +381,8 @@ class PlantedArm:
         zeros = plan.structural_zeros
         for base in (dataset, uniform(dataset.domain, len(dataset), zeros=zeros, rng=rng)):
             try:
-                pair = planted_pair(
-                    base, plan.cliques, plan.linear, rows=plan.rows, zeros=zeros, rng=rng
-                )
+                phi = plan.cliques, plan.linear
+                pair = planted_pair(base, *phi, rows=plan.rows, zeros=zeros, rng=rng)
             except NoExtremalPairError:
                 return cls(None, ALL_TOGETHER)
             if pair is not None:
@@ -443,15 +435,9 @@ def planted_checks(
         CheckResult(Check.CANARY, shares[1], p_single),
     )
     room = planted - float(np.mean([*even.other, *odd.other]))
-    return checks, PlantedEvidence(
-        pair.cubes,
-        planted,
-        pair.rare,
-        even,
-        odd,
-        one_in(compared, len(on_even), room, 2, shares[0] * level),
-        findable_alone(own, other, shares[1] * level),
-    )
+    smallest = one_in(compared, len(on_even), room, 2, shares[0] * level)
+    alone = findable_alone(own, other, shares[1] * level)
+    return checks, PlantedEvidence(pair.cubes, planted, pair.rare, even, odd, smallest, alone)
 
 
 def _presence(pair: PlantedPair, runner: Runner, side: Side, dataset: Dataset) -> BoolArray:

@@ -193,10 +193,12 @@ def power_by_arm(report: AuditReport) -> tuple[str, ...]:
     There is no single number for all arms: different tests detect a difference spread over the data,
     copies of unique records, and leaks on the dataset itself.
     """
-    if not report.looks_at_uniques:
-        return (_reproduced(report),)
-    not_run = (_NOT_RUN[one.check].format(why=one.not_run) for one in report.not_run)
     smallest = report.effect.smallest
+    if not report.looks_at_uniques:  # reports of earlier versions
+        share, outcome = ("all", _MISSED_ALL) if smallest > 1 else (_part(smallest), _FOUND)
+        reproduced = f"A generator that reproduces {share} of the difference between the sides"
+        return (f"{reproduced} {outcome} such audits.",)
+    not_run = (_NOT_RUN[one.check].format(why=one.not_run) for one in report.not_run)
     spread = f"{_part(smallest)} {_FOUND}" if smallest <= 1 else f"even all of it {_MISSED_ALL}"
     spread = f"Of a difference spread over the data, {spread} audits."
     return tuple(filter(None, [spread, *_planted(report), *_on_the_dataset(report), *not_run]))
@@ -236,10 +238,8 @@ def _positive(effect: Effect) -> str:
         return "all"
     if effect.high > 1:
         return f"at least {_percent(effect.low)} (95 % confidence)"
-    return (
-        f"{_percent(effect.value)} (95 % confidence interval {_percent(effect.low)} to "
-        f"{_percent(effect.high)})"
-    )
+    low, high = _percent(effect.low), _percent(effect.high)
+    return f"{_percent(effect.value)} (95 % confidence interval {low} to {high})"
 
 
 def limits(report: AuditReport) -> tuple[str, ...]:
@@ -259,20 +259,6 @@ def limits(report: AuditReport) -> tuple[str, ...]:
         f"Interactions of more than {order} attributes were tested only within marginals of Phi.",
         "Channels other than the rows, such as the time of a run, were not tested.",
         "The verdict is not a proof of safety, and does not cover what Phi itself reveals.",
-    )
-
-
-def _reproduced(report: AuditReport) -> str:
-    """The power of reports without tests of unique records."""
-    smallest = report.effect.smallest
-    if smallest > 1:
-        return (
-            "A generator that reproduces all of the difference between the sides "
-            f"{_MISSED_ALL} such audits."
-        )
-    return (
-        f"A generator that reproduces {_part(smallest)} of the difference between the sides "
-        f"{_FOUND} such audits."
     )
 
 
@@ -313,16 +299,12 @@ def _on_the_dataset(report: AuditReport) -> tuple[str, ...]:
         return ()
     leaks = "Of leaks on the dataset itself alone,"
     difference = "its difference from datasets with the same psi"
+    part = f"{leaks} {_part(recognised)} of {difference}"
+    first = f"{part} {_FOUND}."
     if recognised > 1:
         first = f"{leaks} even one that reproduces all of {difference} {_MISSED_ALL}."
     elif uniques and uniques.one_in:
-        copies = _copies(uniques.one_in)
-        return (
-            f"{leaks} {_part(recognised)} of {difference}, or copying {copies} of its unique records "
-            f"{_FOUND}.",
-        )
-    else:
-        first = f"{leaks} {_part(recognised)} of {difference} {_FOUND}."
+        return (f"{part}, or copying {_copies(uniques.one_in)} of its unique records {_FOUND}.",)
     return (first, f"{_copying('its own unique records', uniques.one_in)}.") if uniques else (first,)
 
 

@@ -129,11 +129,8 @@ class Price:
 
     def _repr_html_(self) -> str:
         amounts = (("exact statistics", self.statistics), ("epsilon", self.epsilon), ("rho", self.rho))
-        rows = [
-            f"<tr><th>{name}</th><td>{decimal_text(Decimal(amount))}</td></tr>"
-            for name, amount in amounts
-            if amount
-        ]
+        spent = ((name, decimal_text(Decimal(amount))) for name, amount in amounts if amount)
+        rows = [f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in spent]
         return f"<table>{''.join(rows) or '<tr><td>nothing</td></tr>'}</table>"
 
     def __str__(self) -> str:

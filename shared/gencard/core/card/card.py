@@ -137,7 +137,6 @@ class CardRecord:
 # Controller and analyst compute the same differences from the same two terms. So the differences that an
 # analyst sees before signing do not depend on what the controller says of them; only the reasons do.
 
-
 STEWARD = "STEWARD_DECISION"
 """Reason of a change that a steward made and that no rule of the policy asks for."""
 
@@ -202,9 +201,8 @@ _Statistic = frozenset[str] | str
 
 def _marginals(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
     """Each marginal that is not offered with the parts of it that are; then those not requested."""
-    before, now = (
-        {frozenset(clique): clique for clique in terms.marginals} for terms in (requested, offered)
-    )
+    sides = requested.marginals, offered.marginals
+    before, now = ({frozenset(clique): clique for clique in cliques} for cliques in sides)
     new_cliques = {names: clique for names, clique in now.items() if names not in before}
     parts_of_any: set[frozenset[str]] = set()
     for names, clique in before.items():

@@ -59,15 +59,12 @@ class Noise(Protocol):
 
     def laplace(self, counts: IntArray, scale: float) -> IntArray:
         r"""Add to each count k with probability proportional to :math:`e^{-|k| / scale}`."""
-        ...
 
     def gaussian(self, counts: IntArray, scale: float) -> IntArray:
         r"""Add to each count k with probability proportional to :math:`e^{-k^2 / (2\, scale^2)}`."""
-        ...
 
     def choose(self, scores: IntArray, scale: float) -> int:
         r"""The position i with probability proportional to :math:`e^{scores_i / scale}`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,11 +325,8 @@ def gaussian(
     Raises:
         InvalidInputError, InvalidNumberError: No such relation, or a number is out of range.
     """
-    return Gaussian(
-        neighbouring_of(neighbouring),
-        decimal_of(str(rho), "privacy.rho"),
-        None if delta is None else delta_of(str(delta)),
-    )
+    relation, budget = neighbouring_of(neighbouring), decimal_of(str(rho), "privacy.rho")
+    return Gaussian(relation, budget, None if delta is None else delta_of(str(delta)))
 
 
 def words_of(mechanism: Mechanism, parameters: Mapping[str, str]) -> str:

@@ -212,9 +212,8 @@ class Sum:
         Raises:
             UnknownAttributeError: An attribute is not in the domain.
         """
-        of, by, present = (
-            tuple(sorted(names, key=domain.axis)) for names in (self.of, self.by, self.present)
-        )
+        sides = self.of, self.by, self.present
+        of, by, present = (tuple(sorted(names, key=domain.axis)) for names in sides)
         return Sum(of, by, present)
 
     def place(self, domain: Domain) -> tuple[int | tuple[int, ...], ...]:
@@ -289,11 +288,7 @@ def cell_names(coding: Coding, name: str) -> tuple[str, ...]:
 
 
 def product_ends(coding: Coding, names: Sequence[str]) -> tuple[int, int]:
-    """Return the least and the largest product of units by declaration, or 0 if that lies beyond them.
-
-    Args:
-        names: One or two names of attributes, as in ``Sum.of``.
-    """
+    """Return the least and largest product of units by declaration, or 0 if that lies beyond them."""
     ends = [scale_of(coding, name).unit_ends for name in dict.fromkeys(names)]
     power = 2 if len(ends) < len(names) else 1  # one name twice
     products = [prod(one) ** power for one in product(*ends)]

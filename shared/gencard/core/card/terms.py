@@ -40,11 +40,9 @@ class Analyses:
 
     Args:
         kinds: Kinds of checked runs, such as "linear"; sorted.
-        checked_runs: Most checked runs under the card.
         numbers: Most numbers in the answer of one checked run.
         privacy: How each checked run is measured: exactly where the card's counts are exact; else with
             noise of the card's mechanism, of which each run spends this budget.
-        reviewed_runs: Most reviewed runs under the card.
         programs: SHA-256, in hex, of each program that may be run; sorted.
         libraries: Names of the distributions that the programs may import; sorted.
         program_numbers: At most so many in the answer of one reviewed run.
@@ -152,7 +150,6 @@ class Analyses:
 NO_ANALYSES = Analyses()
 """No analyses on the records: only answers that follow from psi."""
 
-
 LONGEST_PURPOSE = 2_000
 LONGEST_WHERE = 500
 MOST_MARGINALS = 10_000
@@ -224,7 +221,6 @@ class AuditTerms:
 USUAL_AUDIT = AuditTerms()
 """Terms of an audit if no others are given."""
 
-
 _ONLY_EXACT = "is allowed only with exact counts, without rounding or checks"
 _ONLY_PSI = "are part of psi, which cards of tier private do not have"
 _ONLY = {
@@ -246,13 +242,11 @@ class Proposal:
         weights: Each statistic's part of the privacy budget, as whole numbers in the order of
             ``marginals``, ``moments``, ``histograms`` and ``sums``; empty for equal parts, as with exact
             counts.
-        transform: Transformation of exact counts before they become psi, such as rounding.
         moments: Linear statistics besides the marginals; they go with counts as they are, or noise.
         measures: Names of measures of the card that the analyst may have, though they read records;
             they go with counts as they are.
         without_uniques: Rows that are unique, as a record is, are taken out of the one release, and
             others drawn; its seed is then nobody's to know. Goes with counts as they are.
-        analyses: Analyses that may be run on the records besides.
         where: A condition on attributes that all statistics hold: the part of the records that the card
             is about. psi holds the rest of these attributes' levels too, and is priced and judged so.
         histograms: Attributes with a step whose counts by the cells of the scale are in psi.
@@ -282,15 +276,13 @@ class Proposal:
 
     def __post_init__(self) -> None:
         if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
-            raise InvalidInputError(
-                field="purpose", problem=f"must be text of 1 to {LONGEST_PURPOSE} characters"
-            )
+            problem = f"must be text of 1 to {LONGEST_PURPOSE} characters"
+            raise InvalidInputError(field="purpose", problem=problem)
         if not self.cliques:
             raise InvalidInputError(field="marginals", problem="must name at least one statistic")
         if self.statistics > MOST_MARGINALS:
-            raise InvalidInputError(
-                field="marginals", problem=f"must be at most {MOST_MARGINALS} statistics"
-            )
+            problem = f"must be at most {MOST_MARGINALS} statistics"
+            raise InvalidInputError(field="marginals", problem=problem)
         if not 1 <= self.rows <= MOST_ROWS:
             raise InvalidNumberError(field="rows", expected=f"from 1 to {MOST_ROWS}")
         _refuse_repeats(self.marginals)
@@ -347,13 +339,11 @@ class Proposal:
             if name not in self.privacy.terms and getattr(self, name) not in ((), AS_COUNTED, False):
                 raise InvalidInputError(field=name, problem=problem)
         if self.weights and len(self.weights) != self.statistics:
-            raise InvalidInputError(
-                field="weights", problem="must be empty or have one entry for each statistic"
-            )
+            problem = "must be empty or have one entry for each statistic"
+            raise InvalidInputError(field="weights", problem=problem)
         if not all(1 <= weight <= LARGEST_WEIGHT for weight in self.weights):
-            raise InvalidNumberError(
-                field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}"
-            )
+            expected = f"whole numbers from 1 to {LARGEST_WEIGHT}"
+            raise InvalidNumberError(field="weights", expected=expected)
         if self.transform != AS_COUNTED and self.moments:
             problem = "is allowed only for counts, not for moments"
             raise InvalidInputError(field="transform", problem=problem)
@@ -364,9 +354,8 @@ class Proposal:
     def _check_measures(self) -> None:
         """Check the terms that look at the records once more, and so get counts without rounding."""
         if len(set(self.measures)) != len(self.measures) or len(self.measures) > MOST_MEASURES:
-            raise InvalidInputError(
-                field="measures", problem=f"must be at most {MOST_MEASURES} different names"
-            )
+            problem = f"must be at most {MOST_MEASURES} different names"
+            raise InvalidInputError(field="measures", problem=problem)
         if not all(_MEASURE.fullmatch(name) for name in self.measures):
             raise InvalidInputError(field="measures", problem="includes a name that is not valid")
         for name in ("measures", "without_uniques"):
@@ -427,9 +416,8 @@ def _refuse_repeats(cliques: tuple[Clique, ...]) -> None:
             problem = "an attribute is repeated" if clique else "it is empty"
             raise InvalidCliqueError(clique=", ".join(clique), problem=problem)
         if names in earlier:
-            raise InvalidCliqueError(
-                clique=", ".join(clique), problem="it appears twice in the workload"
-            )
+            problem = "it appears twice in the workload"
+            raise InvalidCliqueError(clique=", ".join(clique), problem=problem)
         earlier.add(names)
 
 

@@ -69,7 +69,6 @@ class TargetMarginal:
 
     Args:
         shares: Shares that sum to 1, on as many axes as the table; axes outside the clique have size 1.
-        others: The axes outside the clique.
     """
 
     clique: Clique
@@ -82,11 +81,8 @@ class TargetMarginal:
         ascending = np.argsort([attributes.index(name) for name in clique])
         sizes = dict(zip(clique, values.shape, strict=True))
         shares = np.ascontiguousarray(np.transpose(values, ascending)) / total(values)
-        return cls(
-            clique,
-            shares.reshape([sizes.get(name, 1) for name in attributes]),
-            others(attributes, clique),
-        )
+        own_sizes = [sizes.get(name, 1) for name in attributes]
+        return cls(clique, shares.reshape(own_sizes), others(attributes, clique))
 
     def error(self, table: Table) -> float:
         """L1 distance between the table's marginal and the target, in shares."""
@@ -214,16 +210,14 @@ def check_functions(functions: int, points: int, most_functions: int, most_value
     if functions > most_functions:
         raise TooLargeError(what="The number of functions of psi", limit=most_functions)
     if functions * points > most_values:
-        raise TooLargeError(
-            what="The number of functions of psi times cells of the model", limit=most_values
-        )
+        what = "The number of functions of psi times cells of the model"
+        raise TooLargeError(what=what, limit=most_values)
 
 
 def number_of_functions(psi: Psi) -> int:
     """Number of the targets, before any is written out."""
-    return sum(m.values.size for m in informative_marginals(psi)) + sum(
-        len(m.values) for m in psi.linear
-    )
+    counts = sum(marginal.values.size for marginal in informative_marginals(psi))
+    return counts + sum(len(linear.values) for linear in psi.linear)
 
 
 def values_on(psi: Psi, points: Dataset) -> FloatArray:
@@ -266,7 +260,6 @@ class Model(Protocol):
     @property
     def domain(self) -> Domain:
         """The attributes of the records that it draws."""
-        ...
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
         """Draw ``rows`` independent records; a function of (model, state of ``rng``) alone.
@@ -275,7 +268,6 @@ class Model(Protocol):
             InvalidNumberError: ``rows`` is negative.
             InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
-        ...
 
 
 class Generator(Protocol):
@@ -295,7 +287,6 @@ class Generator(Protocol):
             ModelTooLargeError: Names the attribute sets whose tables are largest.
             InvalidInputError: The generator needs a marginal that is not there.
         """
-        ...
 
     def fit(self, psi: Psi, domain: Domain) -> Model:
         """Fit a model to ``psi``; deterministic, so that all randomness is in ``sample``.
@@ -305,7 +296,6 @@ class Generator(Protocol):
             InvalidPsiError: psi does not belong to the domain or contradicts itself.
             NotConvergedError: No model was found within the tolerance.
         """
-        ...
 
 
 @runtime_checkable
@@ -318,7 +308,6 @@ class LinearGenerator(Generator, Protocol):
         Raises:
             TooLargeError: For themselves, or for the cells of the model.
         """
-        ...
 
 
 @runtime_checkable
@@ -327,11 +316,9 @@ class ApproximateGenerator(Generator, Protocol):
 
     def reduced(self) -> "ApproximateGenerator":
         """Return the same method with a fraction of the work, and no better fit."""
-        ...
 
     def __hash__(self) -> int:
         """Hash of the settings, so that the verdict of a trial can be kept."""
-        ...
 
 
 _SEEDS = 2**64

@@ -128,9 +128,8 @@ class LogLinear:
             self._tree(self._largest(cliques, domain), domain)
             return
         check_cells(domain, [domain.attributes], self.max_cells)
-        if self.use is KeptMarginals.WHOLE and not any(
-            set(clique) >= set(domain.attributes) for clique in cliques
-        ):
+        is_whole = any(set(clique) >= set(domain.attributes) for clique in cliques)
+        if self.use is KeptMarginals.WHOLE and not is_whole:
             problem = "the saturated model needs one marginal on all attributes"
             advice = (
                 f"Add the marginal ({', '.join(domain.attributes)}), or use the generator ipf, which "
@@ -171,11 +170,7 @@ class LogLinear:
         tables: dict[int, Table] = {}
         for piece in tree.pieces(consistent.cliques):
             cliques = [tree.cliques[number] for number in piece]
-            zeros = [
-                zero
-                for zero in self.structural_zeros
-                if any(set(zero.clique) <= set(clique) for clique in cliques)
-            ]
+            zeros = [one for one in self.structural_zeros if any(map(set(one.clique).issubset, cliques))]
             marginals = inside(consistent, cliques)
             if len(piece) == 1:
                 own = domain.project(cliques[0])
@@ -210,9 +205,8 @@ class LogLinear:
         """One that holds the cliques and the structural zeros, within the bound."""
         zeros = zeros_inside(self.structural_zeros, domain)
         inside_cliques = [clique for clique in cliques if set(clique) <= set(domain.attributes)]
-        return JunctionTree.of(
-            domain, [*inside_cliques, *(zero.clique for zero in zeros)], self.max_cells
-        )
+        inside_cliques += [zero.clique for zero in zeros]
+        return JunctionTree.of(domain, inside_cliques, self.max_cells)
 
     def _scaled(
         self,
@@ -234,14 +228,10 @@ class LogLinear:
     def _scale(
         self, table: Blocks, marginals: Sequence[Measurement], *, exact: bool, zeros: bool
     ) -> None:
-        targets = [
-            [
-                TargetMarginal.of(m.clique, m.values, block)
-                for m in marginals
-                if set(m.clique) <= set(block)
-            ]
-            for block in table.blocks
-        ]
+        targets = []
+        for block in table.blocks:
+            own = [m for m in marginals if set(m.clique) <= set(block)]
+            targets.append([TargetMarginal.of(m.clique, m.values, block) for m in own])
         if not exact:
             relax(table, targets, self.tolerance, self.most_sweeps, steepest=NOISY)
             return

@@ -16,7 +16,6 @@ from gencard.core.types import Table
 
 # A table that is fitted block by block: written out, as three factors, or as a junction tree.
 
-
 _BLOCK_CELLS = 2**15
 """Cells of a block of a plain table: small beside the table, large enough to hold many cliques."""
 
@@ -36,11 +35,9 @@ class Blocks(Protocol):
 
     def marginal(self, block: int) -> Table:
         """The table summed to a block; a new array."""
-        ...
 
     def scale(self, block: int, ratio: Table) -> None:
         """Multiply the table by a function of the block's cells."""
-        ...
 
 
 class BlockTable(Blocks, Protocol):
@@ -48,7 +45,6 @@ class BlockTable(Blocks, Protocol):
 
     def expanded(self) -> Table:
         """Every cell, axes in the order of the domain."""
-        ...
 
 
 class PlainTable:
@@ -169,7 +165,6 @@ class Triangle:
     tables of 4,000 to 16,000 cells, which stay in the cache.
 
     Args:
-        parts: Three sets of them, as ``three_parts`` gives.
         zeros: Structural zeros, their cliques too out of one part each.
     """
 
@@ -252,9 +247,8 @@ def three_parts(domain: Domain, cliques: Sequence[Clique]) -> Parts | None:
     # cells is none in time.
     if sum(cells[one] * cells[other] for one, other in _SIDES) * _SAVING > domain.cells:
         return None
-    first, second, third = (
-        tuple(name for name in domain.attributes if part_of[name] == part) for part in range(3)
-    )
+    names = domain.attributes
+    first, second, third = (tuple(name for name in names if part_of[name] == part) for part in range(3))
     return first, second, third
 
 
@@ -293,17 +287,15 @@ def fit(table: Blocks, targets: Targets, tolerance: float, most_sweeps: int) -> 
             if error <= tolerance:
                 return
             stride.extend(error)
-    raise NotConvergedError(
-        problem=f"a marginal is off by more than {tolerance:g} after {most_sweeps} sweeps"
-    )
+    problem = f"a marginal is off by more than {tolerance:g} after {most_sweeps} sweeps"
+    raise NotConvergedError(problem=problem)
 
 
 def _sweep(table: Blocks, targets: Targets, tolerance: float) -> float:
     """Settle each block in turn; the worst error found, each measured before its block was scaled."""
     # np.max passes a NaN on; max of Python may drop it, and a diverged fit would look converged.
-    return float(
-        np.max([_settle(table, block, inside, tolerance) for block, inside in enumerate(targets)])
-    )
+    errors = [_settle(table, block, inside, tolerance) for block, inside in enumerate(targets)]
+    return float(np.max(errors))
 
 
 def _settle(table: Blocks, block: int, targets: Sequence[TargetMarginal], tolerance: float) -> float:

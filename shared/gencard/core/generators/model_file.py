@@ -98,11 +98,8 @@ def draws_of(model: FittedModel) -> list[NDArray[Any]]:
 
 
 def _parts_of(model: FittedModel) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    header: dict[str, Any] = {
-        "version": _VERSION,
-        "attributes": model.domain.attributes,
-        "sizes": model.domain.sizes,
-    }
+    own = model.domain
+    header: dict[str, Any] = {"version": _VERSION, "attributes": own.attributes, "sizes": own.sizes}
     match model:
         case TableModel():
             header["kind"] = "table"
@@ -145,13 +142,9 @@ def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
                 residual = None if header.get("residual") is None else float(header["residual"])
                 return SupportModel(Dataset(domain, arrays["codes"]), arrays["weights"], residual)
             case "network":
-                nodes = enumerate(header["nodes"])
-                return NetworkModel(
-                    domain,
-                    tuple(
-                        Node(name, tuple(parents), arrays[f"table_{n}"]) for n, (name, parents) in nodes
-                    ),
-                )
+                named = enumerate(header["nodes"])
+                nodes = (Node(name, tuple(above), arrays[f"table_{n}"]) for n, (name, above) in named)
+                return NetworkModel(domain, tuple(nodes))
             case _:
                 raise ValueError
     except BROKEN:

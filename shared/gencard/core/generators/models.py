@@ -129,15 +129,10 @@ class Inversion:
 
         A given cell of probability zero must never be met: it has nothing to draw.
         """
-        rows = prod(table.shape[: len(given)])
-        return cls(
-            tuple(given),
-            table.shape[: len(given)],
-            tuple(drawn),
-            table.shape[len(given) :],
-            Ladder.of(table.reshape(rows, -1)),
-            bits(rows),
-        )
+        given_sizes, drawn_sizes = table.shape[: len(given)], table.shape[len(given) :]
+        rows = prod(given_sizes)
+        shares = Ladder.of(table.reshape(rows, -1))
+        return cls(tuple(given), given_sizes, tuple(drawn), drawn_sizes, shares, bits(rows))
 
     def draw(self, words: Words, codes: NDArray[Any]) -> None:
         """Write the codes of the drawn attributes into ``codes``, shape ``(rows, attributes)``."""
@@ -315,9 +310,8 @@ class TableModel:
             raise InvalidNumberError(field="rows", expected="zero or more")
         if isinstance(rng.bit_generator, np.random.MT19937):
             raise InvalidInputError(field="rng", problem="must produce 64-bit words, as PCG64 does")
-        codes = np.empty(
-            (rows, len(self.domain)), dtype=code_dtype(max(self.domain.sizes, default=1)), order="F"
-        )
+        narrow = code_dtype(max(self.domain.sizes, default=1))
+        codes = np.empty((rows, len(self.domain)), dtype=narrow, order="F")
         for begin in range(0, rows, _BLOCK_ROWS):
             block = codes[begin : begin + _BLOCK_ROWS]
             words = rng.bit_generator.random_raw(len(block))
@@ -432,9 +426,8 @@ class TreeModel:
     def _product(self, clique: int, arriving: Sequence[tuple[Clique, Table]]) -> tuple[Clique, Table]:
         attributes, table = self.tree.cliques[clique], self.tables[clique]
         separator_table = sum_out(table, others(attributes, self.tree.separator(clique)))
-        conditional: Table = np.divide(
-            table, separator_table, out=np.zeros_like(table), where=separator_table > 0
-        )
+        zero = np.zeros_like(table)
+        conditional: Table = np.divide(table, separator_table, out=zero, where=separator_table > 0)
         parts = [(attributes, conditional), *arriving]
         union = self.domain.covered_by([attributes for attributes, _ in parts])
         if union.cells > _MOST_CELLS:

@@ -57,9 +57,8 @@ class Dual:
 
     def value(self, potentials: FloatArray) -> float:
         penalty = 0.5 * np.square(self.targets.stddevs * potentials).sum()
-        return float(
-            scipy.special.logsumexp(potentials @ self.values) - potentials @ self.targets.means + penalty
-        )
+        whole = scipy.special.logsumexp(potentials @ self.values)
+        return float(whole - potentials @ self.targets.means + penalty)
 
     def distribution(self, potentials: FloatArray) -> FloatArray:
         exponents = potentials @ self.values
@@ -183,7 +182,6 @@ class MaximumEntropy:
 
 
 # Sampling from a reduced space, after Boedihardjo, Strohmer and Vershynin.
-
 
 _LEAST = 1e-9
 """Weights below are the solver's rounding."""

@@ -39,7 +39,6 @@ class RegisteredGenerator:
         former: How earlier versions are made, by number, for cards and releases that name them.
     """
 
-    tier: Tier
     description: str
     needs: str
     bound: str
@@ -48,13 +47,13 @@ class RegisteredGenerator:
     parameters: tuple[str, ...] = ()
     version: int = 1
     former: Mapping[int, Callable[..., Generator]] = field(default_factory=dict)
+    tier: Tier = Tier.BY_CONSTRUCTION
 
 
 _SCALING = ("tolerance", "most_sweeps")
 
 GENERATORS: Mapping[str, RegisteredGenerator] = {
     "ipf": RegisteredGenerator(
-        Tier.BY_CONSTRUCTION,
         "Iterative proportional fitting: the maximum-entropy table with the marginals of psi.",
         "any marginals, exact or noisy",
         "cells of the table of all attributes of the card",
@@ -63,7 +62,6 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         _SCALING,
     ),
     "graphical": RegisteredGenerator(
-        Tier.BY_CONSTRUCTION,
         "The same model on a junction tree: a few smaller tables in place of one that is too large.",
         "any marginals, exact or noisy",
         "cells of all cliques of the junction tree",
@@ -72,7 +70,6 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         _SCALING,
     ),
     "support-raking": RegisteredGenerator(
-        Tier.BY_CONSTRUCTION,
         "Records drawn from a smaller junction tree and weighted to match the marginals of "
         "psi: for marginals whose own junction tree is too large.",
         "any marginals, exact or noisy",
@@ -83,7 +80,6 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         former={1: partial(SupportRaking, meets_singles=False)},
     ),
     "spanning-tree": RegisteredGenerator(
-        Tier.BY_CONSTRUCTION,
         "Chow-Liu tree: the pairs with the most mutual information; other pairs follow from the tree.",
         "any marginals, exact or noisy; only their pairs and single attributes are used",
         "cells of the largest tree of pairs that may be chosen",
@@ -92,7 +88,6 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         _SCALING,
     ),
     "independent": RegisteredGenerator(
-        Tier.BY_CONSTRUCTION,
         "Each attribute with its own marginal, independent of the others.",
         "any marginals, exact or noisy; only their single attributes are used",
         "levels of all attributes of the card",
@@ -101,7 +96,6 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         _SCALING,
     ),
     "saturated": RegisteredGenerator(
-        Tier.BY_CONSTRUCTION,
         "Every combination of values with its own count.",
         "one marginal on all attributes of the card, exact or noisy",
         "cells of the table of all attributes of the card",
@@ -110,7 +104,6 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         ("alpha",),
     ),
     "maximum-entropy": RegisteredGenerator(
-        Tier.BY_CONSTRUCTION,
         "The maximum-entropy table with the means of psi, fitted by Newton's method: for "
         "moments and sums by group besides marginals.",
         "any marginals and moments, exact or noisy",
@@ -119,10 +112,8 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         MaximumEntropy,
     ),
     "reduced-space": RegisteredGenerator(
-        Tier.BY_CONSTRUCTION,
-        "A density on a few drawn records that minimises the largest error in exact psi, by a "
-        "linear program (Boedihardjo, Strohmer, Vershynin); for noisy psi, the "
-        "maximum-entropy density.",
+        "A density on a few drawn records that minimises the largest error in exact psi, by a linear "
+        "program (Boedihardjo, Strohmer, Vershynin); for noisy psi, the maximum-entropy density.",
         "any marginals and moments, exact or noisy",
         "drawn records, times cells of the marginals and sums of moments",
         64,
@@ -134,13 +125,11 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
 BY_CONSTRUCTION = tuple(name for name, entry in GENERATORS.items() if entry.tier is Tier.BY_CONSTRUCTION)
 """Names of those whose fit sees psi only."""
 
-
 _FITTED_WHOLE = 1_000_000
 """Cells of a table that is fitted as a whole although a smaller model might do."""
 
 _FITTED_IN_TREE = 10_000_000
 """Cells of a junction tree above which drawn records are fitted in less time and memory."""
-
 
 _LIBRARIES_MIB = 512
 """Address space that a job takes besides its model: libraries, psi and blocks of rows."""
@@ -150,7 +139,6 @@ def most_cells(name: str, *, model_cells: int, memory_mib: int) -> int:
     """Return the bound on the cells of a generator's model: the service's, or what memory allows.
 
     Args:
-        model_cells: Most cells of any model.
         memory_mib: Address space of a job, in MiB.
     """
     room = max(memory_mib - _LIBRARIES_MIB, 0) << 20
@@ -214,11 +202,8 @@ def parameters_of(name: str) -> dict[str, str]:
     generator: Any = GENERATORS[name].make()
     every = [field.name for field in fields(generator)]
     names = GENERATORS[name].parameters or every
-    return {
-        name: str(getattr(generator, name))
-        for name in names
-        if name not in ("structural_zeros", "max_cells")
-    }
+    left_out = ("structural_zeros", "max_cells")
+    return {name: str(getattr(generator, name)) for name in names if name not in left_out}
 
 
 def takes_linear(name: str) -> bool:
@@ -274,7 +259,6 @@ def _sources_in(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
 # and many. The generator does a fraction of its work (``ApproximateGenerator.reduced``), which fits
 # worse than all of it. Where the trial passes, a fit after the measurement fails in practice for records
 # only that depend on each other far more strongly than the made-up ones.
-
 
 _RECORDS = (1_000, 30_000)
 """Made-up records of the two trials."""

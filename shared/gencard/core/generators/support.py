@@ -185,13 +185,10 @@ class BoundedTree:
         # the expected absolute error of shares p of m drawn records is sqrt(2 p (1 - p) / (pi m)).
         rows = model.sample(_DRAWN, rng=rng_of(_SEED))
         table = SupportTable(rows, np.full(_DRAWN, 1 / _DRAWN), list(left))
-        errors = {
-            pair: total(
-                np.abs(table.marginal(block) - shares)
-                - np.sqrt(shares * (1 - shares) * (2 / (pi * _DRAWN)))
-            )
-            for block, (pair, shares) in enumerate(left.items())
-        }
+        errors = dict[Clique, float]()
+        for block, (pair, shares) in enumerate(left.items()):
+            expected = np.sqrt(shares * (1 - shares) * (2 / (pi * _DRAWN)))
+            errors[pair] = total(np.abs(table.marginal(block) - shares) - expected)
         most = max(4, len(left) // _AT_ONCE)
         new_pairs: list[Clique] = []
         looked_at: set[Clique] = set()
@@ -291,9 +288,8 @@ class SupportRaking:
         check_cells(domain, cliques, self.max_cells)
         records = min(self._records(cliques), domain.cells)
         if records * len(domain) > self.max_cells:
-            raise TooLargeError(
-                what="The number of support records times attributes", limit=self.max_cells
-            )
+            what = "The number of support records times attributes"
+            raise TooLargeError(what=what, limit=self.max_cells)
         if records < min(_FEWEST, self.support, domain.cells):
             most = self.most_look_ups // min(_FEWEST, self.support)
             raise TooLargeError(what="The number of marginals for support raking", limit=most)

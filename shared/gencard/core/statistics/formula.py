@@ -50,7 +50,6 @@ class Written:
     """A formula as it is written: its terms are products of factors, such as ``log(age)``.
 
     Args:
-        response: The factor before the '~'.
         terms: Sets of factors; the empty one is the intercept.
         attributes: For each factor, the attributes that it is a function of.
     """
@@ -86,9 +85,8 @@ def distinct(*terms: Iterable[Clique]) -> Terms:
     for term in chain(*terms):
         first.setdefault(frozenset(term), term)
         if len(first) - (_CONSTANT in first) > MOST_TERMS:
-            raise TooLargeError(
-                what="The number of terms of the formula", limit=MOST_TERMS, advice=FEWER_TERMS
-            )
+            what = "The number of terms of the formula"
+            raise TooLargeError(what=what, limit=MOST_TERMS, advice=FEWER_TERMS)
     return tuple(first.values())
 
 
@@ -234,9 +232,8 @@ def sufficient_cliques(formula: Formula, kind: Analysis, domain: Domain) -> tupl
     """
     if kind not in NO_RESPONSE:
         if formula.response is None:
-            raise InvalidInputError(
-                field="formula", problem="a regression needs a response before the '~'"
-            )
+            problem = "a regression needs a response before the '~'"
+            raise InvalidInputError(field="formula", problem=problem)
         if domain.size(formula.response) < 2:
             raise InvalidInputError(field="formula", problem="the response has a single level")
     cliques = [clique for clique in _needed(formula, kind) if clique]

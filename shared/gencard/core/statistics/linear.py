@@ -28,7 +28,6 @@ from gencard.core.types import FloatArray, IntArray
 #
 # Records are added in batches, so that they need not fit in memory.
 
-
 _LOW = np.int64(2**32 - 1)
 """Products of up to 61 bits are added in two halves: floats hold sums of 2^21 of each exactly."""
 
@@ -57,7 +56,6 @@ class UnitSums:
     """Sums and histograms of a stream of records; the order of the records does not matter.
 
     Args:
-        coding: The public schema of the records.
         sums: Each one has passed ``Sum.check``.
         histograms: Attributes with a step.
 
@@ -76,9 +74,8 @@ class UnitSums:
         sizes = [prod(self.coding.attribute(name).coding.size for name in one.by) for one in self.sums]
         self._values = [[0] * size for size in sizes]
         self._counts = [np.zeros(size, dtype=np.int64) for size in sizes]
-        self._cells = [
-            np.zeros(fine_cells(self.coding, name), dtype=np.int64) for name in self.histograms
-        ]
+        lengths = [fine_cells(self.coding, name) for name in self.histograms]
+        self._cells = [np.zeros(length, dtype=np.int64) for length in lengths]
 
     def add(self, codes: Mapping[str, NDArray[np.integer]], numbers: Mapping[str, FloatArray]) -> None:
         """Add some records.
@@ -115,9 +112,8 @@ class UnitSums:
                 values[:] = map(add, values, totals)
         for place, name in enumerate(self.histograms):
             edges = list(map(float, scale_of(self.coding, name).cells))
-            self._cells[place] += np.bincount(
-                intervals_of(edges, numbers[name]), minlength=len(self._cells[place])
-            )
+            fine = intervals_of(edges, numbers[name])
+            self._cells[place] += np.bincount(fine, minlength=len(self._cells[place]))
 
     def add_totals(
         self, place: int, cells: Iterable[int], counts: Iterable[int], values: Iterable[int]
@@ -125,7 +121,6 @@ class UnitSums:
         """Add what was summed elsewhere: records of the population, and products of units, by cell.
 
         Args:
-            place: Position of the sum.
             cells: Numbers of cells, the last attribute of ``by`` running fastest.
         """
         for cell, count, value in zip(cells, counts, values, strict=True):
@@ -185,7 +180,6 @@ def exact_sums(units: Sequence[IntArray], cells: NDArray[np.integer], size: int)
     Args:
         units: One factor of the products, or two, each of less than 2^52 in size, shape ``(n,)``.
         cells: The cell of each record, shape ``(n,)``.
-        size: Number of cells.
     """
     sums = [0] * size
     for begin in range(0, len(cells), _BLOCK):
@@ -214,14 +208,8 @@ def _totals(products: IntArray, cells: NDArray[np.integer], size: int) -> list[i
     # bincount adds floats, which are exact up to 2^53: 2^20 halves below 2^32 stay below 2^52. The shift
     # floors, so high * 2^32 + low is also right for negative products, with low >= 0.
     high, low = products >> 32, products & _LOW
-    return [
-        (int(upper) << 32) + int(lower)
-        for upper, lower in zip(
-            np.bincount(cells, weights=high, minlength=size),
-            np.bincount(cells, weights=low, minlength=size),
-            strict=True,
-        )
-    ]
+    upper, lower = (np.bincount(cells, weights=half, minlength=size) for half in (high, low))
+    return [(int(above) << 32) + int(below) for above, below in zip(upper, lower, strict=True)]
 
 
 LARGEST_VALUE = 2**31
@@ -243,7 +231,6 @@ class Function:
 
     Args:
         values: Numerators, the clique's last attribute running fastest.
-        denominator: Whole number that divides all numerators.
 
     Raises:
         InvalidNumberError: A number is not whole or too large, or all values are zero.
@@ -340,9 +327,8 @@ def divided(statistics: Sequence[Statistic]) -> tuple[list[Clique], list[LinearS
     linear = [statistic for statistic in statistics if isinstance(statistic, LinearStatistic)]
     cliques = [statistic for statistic in statistics if not isinstance(statistic, LinearStatistic)]
     if list(statistics) != [*cliques, *linear]:
-        raise InvalidInputError(
-            field="statistics", problem="must list marginals before linear statistics"
-        )
+        problem = "must list marginals before linear statistics"
+        raise InvalidInputError(field="statistics", problem=problem)
     return cliques, linear
 
 
@@ -391,9 +377,9 @@ def _statistic_of(moment: Moment, attributes: Sequence[Attribute]) -> LinearStat
         case MomentKind.COVARIANCE:
             return covariance(first, *rest)
         case MomentKind.GROUP_SUMS:
-            return group_sums(first, *rest)
+            return by_group(first, *rest, counts=False)
         case MomentKind.GROUP_MEANS:
-            return group_means(first, *rest)
+            return by_group(first, *rest, counts=True)
 
 
 def statistics_of(moments: Sequence[Moment], coding: Coding) -> tuple[LinearStatistic, ...]:
@@ -446,28 +432,22 @@ def covariance(one: Attribute, other: Attribute) -> LinearStatistic:
     return _statistic((one.name, other.name), len(cells), functions)
 
 
-def group_sums(group: Attribute, attribute: Attribute) -> LinearStatistic:
-    """The sum of an attribute over the records of each level of a group."""
-    return _by_group(group, attribute, counts=False)
-
-
-def group_means(group: Attribute, attribute: Attribute) -> LinearStatistic:
-    """The number of records (of those present) of each level of a group, and the sum over them."""
-    return _by_group(group, attribute, counts=True)
-
-
 def _moments(attribute: Attribute, orders: Iterable[int]) -> LinearStatistic:
     levels = numbers(attribute)
     functions = _present(attribute.name, [level is not None for level in levels])
     for order in orders:
         name = attribute.name if order == 1 else f"{attribute.name} ^ {order}"
-        functions.append(
-            _function(name, [(level or Fraction()) ** order for level in levels], attribute)
-        )
+        values = [(level or Fraction()) ** order for level in levels]
+        functions.append(_function(name, values, attribute))
     return _statistic((attribute.name,), len(levels), functions)
 
 
-def _by_group(group: Attribute, attribute: Attribute, *, counts: bool) -> LinearStatistic:
+def by_group(group: Attribute, attribute: Attribute, *, counts: bool) -> LinearStatistic:
+    """The sum of an attribute over the records of each level of a group.
+
+    Args:
+        counts: The number of records (of those present) of each level comes first, for means.
+    """
     _check_different(group, attribute)
     levels = numbers(attribute)
     functions = []
@@ -502,9 +482,8 @@ def _function(name: str, values: Values, *attributes: Attribute) -> Function:
             fitting = next((power for power in powers if largest * power <= LARGEST_VALUE), 0)
             denominator = fitting if largest * fitting >= _LEAST_NUMERATOR else 0
     if not denominator:
-        raise InvalidNumberError(
-            field=name, expected="a number with fewer digits: declare coarser numbers in the schema"
-        )
+        expected = "a number with fewer digits: declare coarser numbers in the schema"
+        raise InvalidNumberError(field=name, expected=expected)
     return Function(name, tuple(round(value * denominator) for value in values), denominator)
 
 

@@ -51,9 +51,8 @@ def _layout(
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Axes of a table that a clique keeps, those outside it, and the clique's order among those kept."""
     if not set(clique) <= set(attributes):
-        raise InvalidCliqueError(
-            clique=", ".join(clique), problem="the table does not have all of its attributes"
-        )
+        problem = "the table does not have all of its attributes"
+        raise InvalidCliqueError(clique=", ".join(clique), problem=problem)
     kept = tuple(axis for axis, name in enumerate(attributes) if name in clique)
     order = tuple(kept.index(attributes.index(name)) for name in clique)
     return kept, others(attributes, clique), order
@@ -129,9 +128,8 @@ def _along(matrix: FloatArray, table: FloatArray, axis: int) -> FloatArray:
     # What ``tensordot`` does, without its preparations, which take longer than a small product.
     first = table.transpose((axis, *range(axis), *range(axis + 1, table.ndim)))
     rest = first.shape[1:]
-    product: FloatArray = np.dot(matrix, first.reshape(len(first), prod(rest))).reshape(
-        len(matrix), *rest
-    )
+    product: FloatArray = np.dot(matrix, first.reshape(len(first), prod(rest)))
+    product = product.reshape(len(matrix), *rest)
     return product.transpose((*range(1, axis + 1), 0, *range(axis + 1, table.ndim)))
 
 
@@ -249,7 +247,6 @@ def shows_a_difference(wanted: Grant, granted: Iterable[Grant]) -> bool:
 # Few attribute sets that hold many cliques are counted (``cover``), so that one table serves all cliques
 # inside it.
 
-
 MOST_CELLS = 50_000_000
 """Cells of all marginals of one count together: 400 MB."""
 
@@ -297,11 +294,8 @@ class Counter:
         """
         columns = list(codes.T if isinstance(codes, np.ndarray) else codes)
         shapes = {column.shape for column in columns}
-        if (
-            len(columns) != len(self._domain)
-            or len(shapes) > 1
-            or any(len(shape) != 1 for shape in shapes)
-        ):
+        is_wrong = len(columns) != len(self._domain) or len(shapes) > 1
+        if is_wrong or any(len(shape) != 1 for shape in shapes):
             raise InvalidDatasetError(problem="attributes differ in length or are missing")
         for axis, column in enumerate(columns):
             check_codes(column, self._domain, axis)
@@ -452,7 +446,13 @@ class _Growing:
     def grow(self, added: NDArray[np.intp], most_cells: int) -> None:
         """Add the axes of a first clique, then others until no further clique fits."""
         while True:
-            self._add(added)
+            # Take in some axes; only the cliques that have them change.
+            for axis in added[~self.inside[added]]:
+                self.inside[axis] = True
+                rows = self.wanted.cliques_with[axis]
+                self.lacking[rows] -= 1
+                self.cells[rows] /= self.wanted.sizes[axis]
+                self.cells[rows[self.lacking[rows] == 0]] = np.inf
             room = most_cells / np.prod(self.wanted.sizes[self.inside])
             fits = np.flatnonzero(self.cells <= room)
             if not len(fits):
@@ -471,15 +471,6 @@ class _Growing:
         axes = self.wanted.axes[rows]
         return axes[~self.inside[axes]]
 
-    def _add(self, added: NDArray[np.intp]) -> None:
-        """Take in some axes; only the cliques that have them change."""
-        for axis in added[~self.inside[added]]:
-            self.inside[axis] = True
-            rows = self.wanted.cliques_with[axis]
-            self.lacking[rows] -= 1
-            self.cells[rows] /= self.wanted.sizes[axis]
-            self.cells[rows[self.lacking[rows] == 0]] = np.inf
-
 
 # Price of exact marginals, histograms and sums together: the rank of all their functions.
 #
@@ -491,7 +482,6 @@ class _Growing:
 # The price is never below the rank. It is one above for each product with u and squares of a scale on
 # which exactly one level, or one cell of the histogram, holds two values.
 
-
 _ONE, _PRESENT, _LEVELS, _CELLS, _UNITS, _SQUARES = "1", "present", "levels", "cells", "u", "u^2"
 
 
@@ -500,11 +490,9 @@ class _Blocks:
     """Blocks of one attribute.
 
     Args:
-        sizes: Dimension of each block.
         levels: Blocks that functions of the level lie in.
         cells: The same for functions of the cell of the histogram.
         number: Block of u, then that of its squares.
-        may_be_missing: Whether there is a missing level.
     """
 
     sizes: dict[str, int]

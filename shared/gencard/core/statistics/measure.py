@@ -4,6 +4,7 @@ Nothing below this door (fit, sample, release, replay) may import it: see ``test
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -43,7 +44,6 @@ class MarginalSource(Protocol):
 
     def count(self, cliques: Sequence[Clique]) -> Sequence[Counts]:
         """Integer counts, in records: one table per clique, axes in the clique's own order."""
-        ...
 
 
 @runtime_checkable
@@ -53,11 +53,9 @@ class NumberSource(MarginalSource, Protocol):
     @property
     def coding(self) -> Coding:
         """Public schema of the records."""
-        ...
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
         """Exact sums and histograms of all records."""
-        ...
 
 
 def with_numbers(psi: Psi, source: NumberSource, histograms: Sequence[str], sums: Sequence[Sum]) -> Psi:
@@ -69,20 +67,18 @@ def with_numbers(psi: Psi, source: NumberSource, histograms: Sequence[str], sums
     coding = source.coding
     check_numbers(coding, histograms, sums)
     summed = source.summed(sums, histograms)
+    names = [psi.domain.attributes, tuple(histograms), *(one.attributes for one in sums)]
     pairs = zip(histograms, summed.fine_counts(), strict=True)
+    exact_sums = []
+    for one, cells in zip(sums, summed.totals(), strict=True):
+        counts = cells.counts if one.counts_beside(psi.cliques, coding) else ()
+        exact_sums.append(SumMeasurement(one, cells.values, 0.0, counts))
     return Psi(
-        coding.domain.covered_by(
-            [psi.domain.attributes, tuple(histograms), *(one.attributes for one in sums)]
-        ),
+        coding.domain.covered_by(names),
         psi.measurements,
         psi.linear,
-        tuple(HistogramMeasurement(name, tuple(counts.tolist()), 0.0) for name, counts in pairs),
-        tuple(
-            SumMeasurement(
-                one, cells.values, 0.0, cells.counts if one.counts_beside(psi.cliques, coding) else ()
-            )
-            for one, cells in zip(sums, summed.totals(), strict=True)
-        ),
+        tuple(HistogramMeasurement(name, tuple(cells.tolist()), 0.0) for name, cells in pairs),
+        tuple(exact_sums),
     )
 
 
@@ -104,7 +100,6 @@ def measure(
             the last two need a ``NumberSource``.
         noise: Source of the noise; required if privacy is not exact.
         weights: Parts of the privacy budget, one for each statistic; empty for equal parts.
-        transform: Transformation of exact counts before they become psi, such as rounding.
         zeros: Cells that the schema declares impossible.
 
     Returns:
@@ -175,9 +170,9 @@ def measure_dataset(dataset: Dataset, statistics: Sequence[Statistic]) -> Psi:
     return measure(_InMemory(dataset), statistics, dataset.domain)
 
 
+@dataclass(frozen=True, slots=True)
 class _InMemory:
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
+    dataset: Dataset
 
     def count(self, cliques: Sequence[Clique]) -> Sequence[Counts]:
-        return count_all(self._dataset, cliques)
+        return count_all(self.dataset, cliques)

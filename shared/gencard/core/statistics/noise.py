@@ -47,7 +47,6 @@ from gencard.core.statistics.psi import (
 # quotient by at most L / g + 1. The noise is never multiplied and added to a sum that is not so rounded:
 # the remainder of the sum would be exact.
 
-
 LARGEST_SCALE = 2.0**50
 """Largest parameter of noise that the samplers are given: draws then fit 64 bits."""
 
@@ -155,24 +154,16 @@ def noisy(
     numbers = marginals + len(psi.linear)
     sums = numbers + len(psi.histograms)
     budgets = privacy.parts(weights or [1] * (sums + len(psi.sums)))
+    of_marginals = zip(psi.measurements, budgets[:marginals], strict=True)
+    of_linear = zip(psi.linear, budgets[marginals:numbers], strict=True)
+    of_histograms = zip(psi.histograms, budgets[numbers:sums], strict=True)
+    of_sums = zip(psi.sums, budgets[sums:], strict=True)
     return Psi(
         psi.domain,
-        tuple(
-            noisy_marginal(exact, privacy, noise, budget)
-            for exact, budget in zip(psi.measurements, budgets[:marginals], strict=True)
-        ),
-        tuple(
-            _noisy_sums(exact, privacy, noise, budget)
-            for exact, budget in zip(psi.linear, budgets[marginals:numbers], strict=True)
-        ),
-        tuple(
-            _noisy_histogram(exact, privacy, noise, budget)
-            for exact, budget in zip(psi.histograms, budgets[numbers:sums], strict=True)
-        ),
-        tuple(
-            _noisy_sum(exact, privacy, noise, budget, coding)
-            for exact, budget in zip(psi.sums, budgets[sums:], strict=True)
-        ),
+        tuple(noisy_marginal(exact, privacy, noise, budget) for exact, budget in of_marginals),
+        tuple(_noisy_sums(exact, privacy, noise, budget) for exact, budget in of_linear),
+        tuple(_noisy_histogram(exact, privacy, noise, budget) for exact, budget in of_histograms),
+        tuple(_noisy_sum(exact, privacy, noise, budget, coding) for exact, budget in of_sums),
     )
 
 
@@ -218,9 +209,8 @@ def _noisy_sums(
     values = np.asarray(exact.values, dtype=np.int64)
     sums = [privacy.draw(noise, values[place : place + 1], scale) for place, scale in enumerate(scales)]
     stddevs = np.array([privacy.stddev(scale) for scale in scales])
-    return LinearMeasurement(
-        exact.statistic, np.clip(np.concatenate(sums), -_LARGEST_SUM, _LARGEST_SUM), stddevs
-    )
+    clipped = np.clip(np.concatenate(sums), -_LARGEST_SUM, _LARGEST_SUM)
+    return LinearMeasurement(exact.statistic, clipped, stddevs)
 
 
 def scales(privacy: AddedNoise, weights: Sequence[int]) -> tuple[float, ...]:
@@ -287,9 +277,8 @@ def sensitivity(
         # worst cell. Too much noise is safe, too little is not.
         worst = float(2**norm * (np.abs(varying) ** norm).sum(axis=0).max())
     else:
-        worst = max(
-            float((np.abs(varying - cell[:, None]) ** norm).sum(axis=0).max()) for cell in varying.T
-        )
+        moves = (np.abs(varying - cell[:, None]) ** norm for cell in varying.T)
+        worst = max(float(move.sum(axis=0).max()) for move in moves)
     # A statistic that no record moves gets the noise of a count all the same.
     return Fraction(most_records) ** norm * Fraction(worst or 1.0) * _ROUNDED_UP
 
@@ -345,7 +334,6 @@ def together(epsilons: Collection[Decimal], rho: Decimal, delta: Decimal) -> Dec
     Args:
         epsilons: Epsilon of each release with Laplace noise.
         rho: Sum over all releases with Gaussian noise.
-        delta: Between 0 and 1.
 
     Returns:
         The smaller of two true bounds: pure epsilons added to what rho gives, or all of it as zCDP.
@@ -377,7 +365,6 @@ def _best(rho: float, log_delta: float) -> float:
         third = (high - low) / 3
         if low + third == low:
             break  # thirds only shrink: no later step moves it
-        low, high = (
-            (low, high - third) if bound(low + third) < bound(high - third) else (low + third, high)
-        )
+        is_left = bound(low + third) < bound(high - third)
+        low, high = (low, high - third) if is_left else (low + third, high)
     return low

@@ -38,9 +38,6 @@ _MIDDLE = WHOLE // 2
 def places_of(psi: Psi, coding: Coding) -> dict[str, Places]:
     """Return where the numbers of attributes lie, for each that psi has a histogram of.
 
-    Args:
-        psi: Histograms and sums of a card, exact or noisy.
-
     Raises:
         UnknownAttributeError, InvalidCodingError: An attribute of a histogram has no step.
         InvalidPsiError: A histogram has other cells than the schema, or a negative exact count.
@@ -80,7 +77,6 @@ def _placed(
     """The places of one attribute.
 
     Args:
-        summed: The sum of all its numbers.
         level_counts: Records of each level, under noise.
     """
     name, scale = histogram.attribute, scale_of(coding, histogram.attribute)
@@ -95,10 +91,15 @@ def _placed(
     levels = []
     for place, (begin, end) in enumerate(pairwise([*starts, len(cells.firsts)])):
         counts = histogram.counts[begin:end]
-        records = level_counts[place] if level_counts else max(sum(counts), 0)
-        known = not histogram.stddev
         part = _FineCells(cells.firsts[begin:end], cells.units[begin:end])
-        levels.append(_exact_level(part, counts) if known else _noisy_level(part, counts, records))
+        if histogram.stddev:
+            records = level_counts[place] if level_counts else max(sum(counts), 0)
+            levels.append(_noisy_level(part, counts, records))
+        elif sum(counts):  # cells are picked as often as they hold records
+            levels.append(_Level(part, counts, list(map(Fraction, counts))))
+        else:  # all numbers of the level are equally frequent
+            whole = _FineCells(part.firsts[:1], (sum(part.units),))
+            levels.append(_Level(whole, (1,), (Fraction(),), even=True))
     return _assembled(levels, _position(levels, summed, scale.centre))
 
 
@@ -115,13 +116,6 @@ class _Level:
     weights: Sequence[int]
     records: Sequence[Fraction]
     even: bool = False
-
-
-def _exact_level(cells: _FineCells, counts: Sequence[int]) -> _Level:
-    """Cells are picked as often as they hold records; without a record, all numbers equally often."""
-    if not sum(counts):
-        return _Level(_FineCells(cells.firsts[:1], (sum(cells.units),)), (1,), (Fraction(),), even=True)
-    return _Level(cells, counts, [Fraction(count) for count in counts])
 
 
 def _noisy_level(cells: _FineCells, counts: Sequence[int], records: int) -> _Level:
@@ -164,13 +158,10 @@ def _position(levels: Sequence[_Level], summed: SumMeasurement | None, centre: i
         summed: The sum of all numbers, in units.
         centre: The number, in steps, from which units count.
     """
-    cells = [
-        (records, first - centre, units)
-        for level in levels
-        for records, first, units in zip(
-            level.records, level.cells.firsts, level.cells.units, strict=True
-        )
-    ]
+    cells = []
+    for level in levels:
+        parts = zip(level.records, level.cells.firsts, level.cells.units, strict=True)
+        cells += [(records, first - centre, units) for records, first, units in parts]
     room = sum(records * (units - 1) for records, _, units in cells)
     if summed is None or room <= 0:
         return _MIDDLE
@@ -351,13 +342,9 @@ class NumberAgreement:
     @cached_property
     def _sums(self) -> Mapping[tuple[Clique, Clique, Clique], Table]:
         """Exact sums of one number, by number, groups and population."""
-        return {
-            (one.sum.of, one.sum.by, one.sum.population(self.coding)): self._of_groups(
-                one.sum, one.values
-            )
-            for one in self.psi.sums
-            if len(one.sum.of) == 1 and one.stddev == 0
-        }
+        exact = [one for one in self.psi.sums if len(one.sum.of) == 1 and one.stddev == 0]
+        keys = [(one.sum.of, one.sum.by, one.sum.population(self.coding)) for one in exact]
+        return dict(zip(keys, (self._of_groups(one.sum, one.values) for one in exact), strict=True))
 
     def _bounds(self, one: Sum) -> Iterator[tuple[Table, Table]]:
         """Bounds of a sum of one number by its levels in a marginal, and by its histogram."""

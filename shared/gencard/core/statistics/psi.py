@@ -53,7 +53,6 @@ class LinearMeasurement:
     """One released linear statistic; its values are read-only.
 
     Args:
-        statistic: The functions.
         values: Sums of their numerators over all records, shape ``(functions,)``.
         stddevs: Standard deviation of the noise on each, shape ``(functions,)``; 0 for exact sums.
     """
@@ -95,7 +94,6 @@ class SumMeasurement:
     """One released sum, by cells of ``sum.by``, of which the last attribute runs fastest.
 
     Args:
-        sum: Definition of the sum: its numbers, groups and population.
         values: Sum of the products of units in each cell; of any size.
         stddev: Standard deviation of the noise on each, in products of units; 0 for exact sums.
         counts: Records of each cell that are in the population; empty if a marginal of psi has them.
@@ -114,12 +112,6 @@ class SumMeasurement:
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Psi:
     """All measurements of a card, in the card's order, over the domain of the attributes they name.
-
-    Args:
-        measurements: The marginals.
-        linear: The linear statistics, which a card names after its marginals.
-        histograms: Counts by the cells of a scale.
-        sums: Sums of numbers, by groups.
 
     Raises:
         InvalidPsiError: No measurement, a wrong shape, values that are not finite numbers, or a
@@ -231,16 +223,10 @@ def transformed(psi: Psi, transform: Transform, zeros: Sequence[StructuralZeros]
     if base == 1:
         return psi
     stddev = rounding_stddev(base)
-    return Psi(
-        psi.domain,
-        tuple(Measurement(m.clique, rounded(m.values, base), stddev) for m in psi.measurements),
-        histograms=tuple(
-            HistogramMeasurement(
-                one.attribute, tuple(rounded(np.array(one.counts), base).tolist()), stddev
-            )
-            for one in psi.histograms
-        ),
-    )
+    marginals = tuple(Measurement(m.clique, rounded(m.values, base), stddev) for m in psi.measurements)
+    pairs = ((one.attribute, rounded(np.array(one.counts), base).tolist()) for one in psi.histograms)
+    histograms = tuple(HistogramMeasurement(name, tuple(counts), stddev) for name, counts in pairs)
+    return Psi(psi.domain, marginals, histograms=histograms)
 
 
 def failing(counts: Counts, transform: Transform, allowed_empty: Mask | bool = False) -> Mask:
@@ -279,7 +265,6 @@ def rounding_stddev(base: int) -> float:
 #
 # ``check_consistent`` refuses a psi that contradicts itself; ``reconcile`` estimates marginals that
 # agree from noisy ones, in closed form and with less noise, and then removes negative counts.
-
 
 _RELATIVE = 1e-9
 """Largest difference of reconciled noisy marginals, as a share of the records: rounding of floats."""
@@ -404,9 +389,8 @@ def reconcile(psi: Psi) -> Psi:
         if _lift(consistent, records) <= _LITTLE:
             break
         # Alternating projections: onto tables without negative counts, then onto marginals that agree.
-        consistent = agreeing(
-            _with(consistent, [on_simplex(m.values, records) for m in consistent.measurements])
-        )
+        tables = [on_simplex(m.values, records) for m in consistent.measurements]
+        consistent = agreeing(_with(consistent, tables))
     # One share for all marginals, the largest that any of them needs: mixed with different shares,
     # marginals that agree would no longer agree. The maximum below removes rounding errors only.
     share = _lift(consistent, records)
@@ -426,7 +410,8 @@ def agreeing(psi: Psi) -> Psi:
     :math:`\sigma^2` times the cells of C outside S; each block's estimate is the mean of what its
     marginals say, weighted by inverse variance, and an exact one overrules all others.
     """
-    return _of_blocks(psi, interactions(psi))
+    blocks = interactions(psi)
+    return _with(psi, [marginal_of(psi.domain, m.clique, blocks) for m in psi.measurements])
 
 
 def shrunk(psi: Psi) -> Psi:
@@ -452,7 +437,7 @@ def shrunk(psi: Psi) -> Psi:
         else:
             share = max(0.0, 1 - freedom * block.variance / power)
             drawn[inside] = InteractionBlock(block.values * share, block.variance)
-    return _of_blocks(psi, drawn)
+    return _with(psi, [marginal_of(psi.domain, m.clique, drawn) for m in psi.measurements])
 
 
 def on_simplex(values: FloatArray, records: float) -> FloatArray:
@@ -498,12 +483,8 @@ def interactions_of(domain: Domain, tables: Sequence[Measurement]) -> Blocks:
             weighted = weight * _pure(marginal)
             sums[inside] = sums[inside] + weighted if inside in sums else weighted
             weights[inside] = weights.get(inside, 0.0) + weight
-    return {
-        inside: InteractionBlock(
-            sums[inside] / weights[inside], 0.0 if inside in exact else 1 / weights[inside]
-        )
-        for inside in sums
-    }
+    variances = {inside: 0.0 if inside in exact else 1 / weights[inside] for inside in sums}
+    return {one: InteractionBlock(sums[one] / weights[one], variances[one]) for one in sums}
 
 
 def _pure(marginal: NDArray[Any]) -> FloatArray:
@@ -513,10 +494,6 @@ def _pure(marginal: NDArray[Any]) -> FloatArray:
         # Means are removed axis by axis, so no table of contrasts is made: O(cells) for each axis.
         block = block - sum_out(block, (axis,)) / size
     return block
-
-
-def _of_blocks(psi: Psi, blocks: Blocks) -> Psi:
-    return _with(psi, [marginal_of(psi.domain, m.clique, blocks) for m in psi.measurements])
 
 
 def marginal_of(domain: Domain, clique: Clique, blocks: Blocks) -> FloatArray:
