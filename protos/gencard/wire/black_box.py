@@ -73,7 +73,6 @@ class BoxRequest:
     Args:
         dataset: The records; none of them where a fit is sampled.
         rows: How many are wanted; 0 for a fit.
-        workload: The cliques of the card.
         saved: The fit that is sampled; else empty.
         coding: The public schema of the attributes, for an analysis; else None.
         stored: For an analysis, numbers that its program gets in place of midpoints.
@@ -239,7 +238,6 @@ class AnswerReader:
     program cannot hide a message in spelling, order of attributes, digits, spaces or trailing bytes.
 
     Args:
-        report: Called with the progress.
         most_saved: Bytes that a fit may have.
     """
 

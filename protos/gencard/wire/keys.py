@@ -265,7 +265,6 @@ class KeyHistory:
     """The key that one was given, and those before and after it.
 
     Args:
-        pinned: The key that is trusted for itself.
         changes: All changes of that use, oldest first.
 
     Raises:
@@ -509,7 +508,6 @@ class EnrolmentAnswer:
         certificate: The person's, for the TLS key in the request.
         authority: The certificate of the authority that issued it, and the controller's.
         card_key: The controller's public key for cards, receipts and verdicts.
-        signing_key: The person's signing key, as enrolled.
         address: Where the controller listens, ``host:port``; those of standbys follow, after commas.
     """
 

@@ -118,7 +118,6 @@ def look_at(
     """Read a text file, and conclude how it is written.
 
     Args:
-        field: Name of the argument that named the file, for errors.
         names: Names that the header has; without them, the delimiter is the one that gives all lines
             the same number of values, and control characters are refused: with them, the levels are
             known, and no other text passes.
@@ -450,7 +449,6 @@ def _fitting(column: Sequence[str]) -> list[str]:
 
 
 def is_date(text: str, form: str) -> bool:
-    """Return whether a text is a date in one of ``DATES``."""
     # strptime is slow, and most values are not even of this form
     with suppress(ValueError):
         return bool(_DATE_LIKE.fullmatch(text) and datetime.strptime(text, form))

@@ -83,7 +83,6 @@ class NumberedRows:
     """Rows as codes, and the numbers that they have of attributes with edges.
 
     Args:
-        numbers: See ``NumbersOf``.
         columns: Names of all columns of the file, read or not; None if they are not known.
     """
 
@@ -162,7 +161,6 @@ def values_of(
 
     Args:
         rows: Those that are written, where numbers of derived attributes are those of their sources.
-        coding: Their schema.
         places: Called for "numbers" alone.
 
     Raises:
@@ -267,9 +265,6 @@ def drawn_numbers(
     places: Mapping[str, Places] | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """In place of stored numbers, for synthetic rows: numbers drawn inside the intervals.
-
-    Args:
-        places: By name, where psi says that numbers lie inside levels.
 
     Raises:
         InvalidInputError: An attribute is not in the rows, or has no intervals.

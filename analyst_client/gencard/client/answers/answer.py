@@ -205,7 +205,6 @@ class CoefficientPlot:
     A shell shows lines of text, a notebook shows a figure, ``save`` writes one.
 
     Args:
-        title: The formula.
         level: Coverage of the intervals, such as 0.95.
     """
 
@@ -220,7 +219,6 @@ class CoefficientPlot:
 
     @property
     def left_out(self) -> int:
-        """Number of intervals that are not drawn."""
         return len(self.intervals) - len(self.shown)
 
     def __repr__(self) -> str:

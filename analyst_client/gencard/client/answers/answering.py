@@ -93,7 +93,6 @@ LIST_HEADS = ("Answer", "Kind", "Formula", "State", "Paid")
 
 
 def list_line(run: RunOnRecords) -> tuple[str, str, str, str, str]:
-    """A run under ``LIST_HEADS``."""
     return run.name, run.kind, run.formula, run.state, str(run.paid)
 
 
@@ -195,7 +194,6 @@ class DryRun(Displayable):
     """A program on the rows of one release: the run on the records must have the same shape.
 
     Args:
-        program: The file as it was.
         outputs: What it gave, rounded as on the records.
         by_levels: Attributes that came as the midpoints of their levels, here and on the records.
     """
@@ -373,10 +371,6 @@ def answer_from(
     about: Sequence[tuple[str, str]],
 ) -> Answer:
     """The answer that psi determines.
-
-    Args:
-        mechanism: The law of the noise of psi.
-        about: Where psi comes from, in names and values.
 
     Raises:
         LackingMarginalsError: psi does not determine it.

@@ -188,12 +188,7 @@ def _tier_of(receipt: Receipt) -> Tier | None:
 def passing_verdict(
     envelopes: Iterable[bytes], audited: AuditedBox, keys: KeyHistory, card: CardTerms, digest: str
 ) -> bytes:
-    """The envelope of the passing verdict, for this card, that a receipt names.
-
-    Args:
-        envelopes: Signed facts, among which it should be.
-        digest: SHA-256, in hex, of the card.
-    """
+    """The envelope of the passing verdict, for this card, that a receipt names."""
     from gencard.core.audit.report import Verdict  # noqa: PLC0415 - loads scipy.stats
 
     matches = [envelope for envelope in envelopes if _digest_of(envelope) == audited.verdict_digest]
@@ -268,12 +263,7 @@ class LogWatch:
     def entry(
         self, body: bytes, signed: Receipt | SignedAnswer, controller: str
     ) -> tuple[LogEntry, Checkpoint]:
-        """The log entry of a release or an answer, proved to be in the newest checkpoint, and that one.
-
-        Args:
-            body: The entry as the controller sent it.
-            controller: Its URI, as the card names it.
-        """
+        """The log entry of a release or an answer, proved to be in the newest checkpoint, and that one."""
         check_entry(body, signed, controller)
         return self.proved(body, signed.log_index)
 
@@ -453,9 +443,7 @@ def check_delivered_file(
     """Compare a file with the one that a release of these rows writes, with numbers or with intervals.
 
     Args:
-        dataset: The codes that were read from the file.
         drawing_seeds: Seeds of the numbers drawn within intervals, one for each receipt.
-        places: Where numbers lie inside levels, as ``places_by`` returns it.
 
     Raises:
         VerificationError: The file differs from the delivered one; names the difference.

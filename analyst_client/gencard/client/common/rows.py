@@ -102,11 +102,7 @@ def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | No
 
 
 def check_rows_fit(path: Path, coding: Coding, names: Clique, rows: int, form: ValueForm) -> None:
-    """Check that a file can hold rows, before they are generated; raises InvalidInputError.
-
-    Args:
-        form: In which attributes with edges will be written.
-    """
+    """Check that a file can hold rows, before they are generated; raises InvalidInputError."""
     ending = ending_to_write(path)
     if ending in _PARTS:
         _part(ending)

@@ -43,9 +43,7 @@ class StatisticsFile:
 
     Args:
         values: As they are stored: codes, texts, and numbers of days, seconds or milliseconds.
-        labels: By column, the label of each code.
         forms: By column, its display format.
-        declares_missing: Values are declared as missing.
     """
 
     values: pd.DataFrame
