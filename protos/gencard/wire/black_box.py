@@ -341,14 +341,13 @@ def _fit_line(length: int) -> bytes:
     return b'{"format":"gencard.box.v1","saved":%d}\n' % length
 
 
-def relayed() -> tuple[type[GencardError], ...]:
-    """Classes of errors that a built-in box may report, with those below them."""
-    return InvalidInputError, TooLargeError
+_RELAYED = (InvalidInputError, TooLargeError)
+"""Classes of errors that a built-in box may report, with those below them."""
 
 
 def error_of_refusal(reason: str, fields: Document) -> GencardError:
     """The error again; that of a broken contract where none of this reason may leave."""
-    kinds = {kind.reason: kind for root in relayed() for kind in _with_those_below(root)}
+    kinds = {kind.reason: kind for root in _RELAYED for kind in _with_those_below(root)}
     try:
         return kinds[reason](**fields)
     except (KeyError, TypeError):
@@ -443,7 +442,7 @@ def serve(make: Callable[[BoxRequest], BlackBox]) -> None:
     with channel:
         try:
             channel.write(_answer(make(request), request, _progress_to(channel)))
-        except relayed() as error:
+        except _RELAYED as error:
             channel.write(refusal_answer(error.reason, error.fields))
 
 

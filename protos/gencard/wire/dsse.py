@@ -162,7 +162,7 @@ def statement(kind: str, subject: str, predicate: Document, digest: str | None =
 
 
 def predicate_of(payload: bytes, kind: str, *, compared: bool = False) -> Document:
-    """The facts of a Statement whose signature was verified; raises VerificationError for another kind."""
+    """The facts of a verified Statement; raises VerificationError for another kind."""
     try:
         document = document_of(payload, "statement", compared=compared)
         predicate = document["predicate"]

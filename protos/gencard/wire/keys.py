@@ -304,9 +304,8 @@ class KeyHistory:
         """
         changes = tuple(change for change in map(key_change_of, envelopes) if change.use == self.use)
         if any(mine != theirs for mine, theirs in zip(self.changes, changes, strict=False)):
-            raise VerificationError(
-                problem="the key history was forked: it contained another key before"
-            )
+            problem = "the key history was forked: it contained another key before"
+            raise VerificationError(problem=problem)
         return KeyHistory(self.pinned, self.use, max(self.changes, changes, key=len))
 
     def continued_by(self, envelopes: Iterable[bytes]) -> "KeyHistory":
@@ -420,11 +419,8 @@ def request_document(
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(tls_key, hashes.SHA256())
     )
-    facts = DOCUMENT.write(
-        _RequestFacts(
-            request.public_bytes(Encoding.PEM).decode(), name, project, role, signing_key.public_key()
-        )
-    )
+    pem = request.public_bytes(Encoding.PEM).decode()
+    facts = DOCUMENT.write(_RequestFacts(pem, name, project, role, signing_key.public_key()))
     payload = statement(ENROLMENT_REQUEST, f"people/{name}", facts, fingerprint)
     return dsse.sign(payload, [signing_key])
 
@@ -456,8 +452,7 @@ def request_of_document(envelope: bytes) -> EnrolmentRequest:
 def checked_identity(trust_domain: str, project: str, role: str, name: str) -> Identity:
     """The identity of a person; raises InvalidInputError if its URI would not read back as itself."""
     if role not in PERSONS:
-        problem = f"must be one of {', '.join(PERSONS)}"
-        raise InvalidInputError(field="role", problem=problem)
+        raise InvalidInputError(field="role", problem=f"must be one of {', '.join(PERSONS)}")
     identity = Identity(trust_domain, project, Role(role), name)
     try:
         same = Identity.of(identity.uri) == identity
@@ -521,9 +516,8 @@ class EnrolmentAnswer:
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.address):
-            raise InvalidInputError(
-                field="address", problem="must be host:port, or several separated by commas"
-            )
+            problem = "must be host:port, or several separated by commas"
+            raise InvalidInputError(field="address", problem=problem)
 
     @property
     def identity(self) -> Identity:

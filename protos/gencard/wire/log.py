@@ -236,9 +236,8 @@ def check_entry(body: bytes, signed: Receipt | SignedAnswer, controller: str) ->
     facts = _facts(body)
     details = facts.get("details")
     recorded = details if isinstance(details, dict) else {}
-    kind, document = "answer", "the signed answer"
-    if isinstance(signed, Receipt):
-        kind, document = "release", "the receipt"
+    is_release = isinstance(signed, Receipt)
+    kind, document = ("release", "the receipt") if is_release else ("answer", "the signed answer")
     agreements = {
         "kind of entry": facts.get("action") == kind,
         "index": facts.get("index") == str(signed.log_index),

@@ -156,11 +156,8 @@ class Action:
 def check_arguments(content: bytes) -> None:
     """Raise TooLargeError if arguments of an action have more than 256 KiB."""
     if len(content) > LARGEST_ARGUMENTS:
-        raise TooLargeError(
-            what="The number of bytes of the arguments",
-            limit=LARGEST_ARGUMENTS,
-            advice="Send a shorter text.",
-        )
+        what, advice = "The number of bytes of the arguments", "Send a shorter text."
+        raise TooLargeError(what=what, limit=LARGEST_ARGUMENTS, advice=advice)
 
 
 @dataclass(frozen=True, slots=True)

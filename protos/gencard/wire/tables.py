@@ -99,9 +99,8 @@ def psi_of_chunks(chunks: Iterable[synthesis.StreamPsiResponse]) -> tuple[Psi, s
         if part.HasField("numbers"):
             numbers += part.numbers
             if len(numbers) > _MOST_NUMBERS_BYTES:
-                raise TooLargeError(
-                    what="psi", limit=f"{_MOST_NUMBERS_BYTES} bytes of histograms and sums"
-                )
+                limit = f"{_MOST_NUMBERS_BYTES} bytes of histograms and sums"
+                raise TooLargeError(what="psi", limit=limit)
             continue
         if not part.HasField("block"):
             raise InvalidPsiError(problem="a part has an unknown type")

@@ -273,8 +273,7 @@ def drawn_numbers(
     for name in names:
         edges = coding.attribute(name).coding if name in rows.domain.attributes else None
         if not isinstance(edges, Edges):
-            raise InvalidInputError(
-                field="stored", problem=f"names '{name}', which has no intervals here"
-            )
+            problem = f"names '{name}', which has no intervals here"
+            raise InvalidInputError(field="stored", problem=problem)
         columns[name] = numbers.of(name, edges, rows.column(name))
     return columns

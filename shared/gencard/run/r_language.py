@@ -46,11 +46,9 @@ def is_r(program: bytes) -> bool:
 def check_language(name: str, program: bytes) -> None:
     """Raises InvalidInputError where a file is named as one in R and is none."""
     if name.endswith(ENDINGS) and not is_r(program):
-        raise InvalidInputError(
-            field="program",
-            problem="has the file name of an R program, but does not begin like one",
-            advice=f"Begin it with the line {FIRST_LINE}",
-        )
+        problem = "has the file name of an R program, but does not begin like one"
+        advice = f"Begin it with the line {FIRST_LINE}"
+        raise InvalidInputError(field="program", problem=problem, advice=advice)
 
 
 def start_file() -> bytes:

@@ -237,10 +237,8 @@ class Outputs:
         """
         frame = _frame(data)
         if not pd.api.types.is_numeric_dtype(frame.index) or not frame.index.is_monotonic_increasing:
-            raise InvalidInputError(
-                field=f"output '{name}'",
-                problem="needs an index of increasing numbers, one for each place",
-            )
+            problem = "needs an index of increasing numbers, one for each place"
+            raise InvalidInputError(field=f"output '{name}'", problem=problem)
         self._add(OutputKind.CURVE, name, frame, () if at_risk is None else (at_risk,))
 
     def scalar(self, name: str, value: float, *, count: bool = False) -> None:

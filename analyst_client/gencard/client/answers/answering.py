@@ -297,11 +297,9 @@ def outputs_here(path: Path, request: BoxRequest) -> Outputs:
     if is_r(text_of(path)):
         rscript = shutil.which("Rscript")
         if rscript is None:
-            raise InvalidInputError(
-                field="program",
-                problem="is in R, and Rscript is not on the PATH of this machine",
-                advice="Install R (https://www.r-project.org) to run the program on synthetic rows.",
-            )
+            problem = "is in R, and Rscript is not on the PATH of this machine"
+            advice = "Install R (https://www.r-project.org) to run the program on synthetic rows."
+            raise InvalidInputError(field="program", problem=problem, advice=advice)
         with as_file(files("gencard.run").joinpath("start.R")) as start:
             process = subprocess.run(
                 [rscript, "--no-init-file", "--no-site-file", str(start), str(path)],

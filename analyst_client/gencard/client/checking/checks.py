@@ -165,24 +165,19 @@ def _check_maker(receipt: Receipt, card: CardTerms) -> None:
     """Check that seed, black box and treatment of uniques in a receipt are those of the card."""
     without = card.terms.without_uniques
     seedless = without or card.tier is not Tier.BY_CONSTRUCTION
-    if (_tier_of(receipt), receipt.seed is None) != (card.tier, seedless):
+    tier: Tier | None = Tier.PRIVATE if receipt.private_box else Tier.BY_CONSTRUCTION
+    if receipt.audited is not None:  # a receipt that names boxes of two tiers states none
+        tier = None if receipt.private_box else Tier.AUDITED
+    if (tier, receipt.seed is None) != (card.tier, seedless):
         raise VerificationError(problem="the receipt and the card differ in tier")
     if receipt.most_records != card.most_records:
-        raise VerificationError(
-            problem="the receipt and the card differ in the number of records that count for a person"
-        )
+        problem = "the receipt and the card differ in the number of records that count for a person"
+        raise VerificationError(problem=problem)
     if receipt.without_uniques != without:
         raise VerificationError(problem="the receipt and the card differ in the treatment of uniques")
     box = receipt.private_box if receipt.audited is None else receipt.audited.digest
     if box and box != card.generator_digest:
         raise VerificationError(problem="the receipt and the card name different black boxes")
-
-
-def _tier_of(receipt: Receipt) -> Tier | None:
-    """Return the tier that a receipt states; None if it names boxes of two tiers."""
-    if receipt.audited is not None:
-        return None if receipt.private_box else Tier.AUDITED
-    return Tier.PRIVATE if receipt.private_box else Tier.BY_CONSTRUCTION
 
 
 def passing_verdict(
@@ -263,7 +258,7 @@ class LogWatch:
     def entry(
         self, body: bytes, signed: Receipt | SignedAnswer, controller: str
     ) -> tuple[LogEntry, Checkpoint]:
-        """The log entry of a release or an answer, proved to be in the newest checkpoint, and that one."""
+        """The log entry of a release or answer, proved to be in the newest checkpoint, and that one."""
         check_entry(body, signed, controller)
         return self.proved(body, signed.log_index)
 
@@ -382,28 +377,21 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
 
     Exact histograms and sums must agree with the marginals, and with each other.
     """
-    linear = tuple(linear.statistic for linear in psi.linear)
-    same = psi.cliques == card.terms.marginals and are_functions_of(linear, card.terms.moments, coding)
-    cliques = (*card.terms.cliques, *card.terms.number_cliques)
-    if (
-        not same
-        or psi.domain != coding.domain.covered_by(cliques)
-        or not _same_numbers(card.terms, psi, coding)
-    ):
+    terms, linear = card.terms, tuple(linear.statistic for linear in psi.linear)
+    same = psi.cliques == terms.marginals and are_functions_of(linear, terms.moments, coding)
+    domain = coding.domain.covered_by((*terms.cliques, *terms.number_cliques)) if same else None
+    if psi.domain != domain or not _same_numbers(terms, psi, coding):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
     recorded = [measurement.stddev for measurement in psi.measurements]
-    sums = [stddev for linear in psi.linear for stddev in linear.stddevs]
-    agreed_stddevs = (*stddevs(card.terms), *sum_stddevs(card.terms, linear))
-    recorded_numbers = [one.stddev for one in psi.histograms]
-    recorded_numbers += [stddev for one in psi.sums for stddev in (one.stddev, one.counts_stddev)]
-    agreed_stddevs = (*agreed_stddevs, *number_stddevs(card.terms, coding))
-    if not np.allclose([*recorded, *sums, *recorded_numbers], agreed_stddevs, rtol=_ROUNDING, atol=0):
+    recorded += [stddev for linear in psi.linear for stddev in linear.stddevs]
+    recorded += [one.stddev for one in psi.histograms]
+    recorded += [stddev for one in psi.sums for stddev in (one.stddev, one.counts_stddev)]
+    agreed = (*stddevs(terms), *sum_stddevs(terms, linear), *number_stddevs(terms, coding))
+    if not np.allclose(recorded, agreed, rtol=_ROUNDING, atol=0):
         raise VerificationError(problem="psi does not have the noise that the card names")
-    counts = [
-        *(one.values for one in psi.measurements),
-        *(np.array(one.counts) for one in psi.histograms),
-    ]
-    if any(np.any(values % card.terms.transform.rounding) for values in counts):
+    counts = [one.values for one in psi.measurements]
+    counts += [np.array(one.counts) for one in psi.histograms]
+    if any(np.any(values % terms.transform.rounding) for values in counts):
         raise VerificationError(problem="psi is not rounded as the card says")
     try:
         check_numbers_agree(psi, coding)

@@ -188,11 +188,8 @@ def check_fits(ending: str, written: RowsToWrite) -> None:
     if problem is None:
         return
     others = [other for other in WRITTEN if _problem(other, written) is None]
-    raise InvalidInputError(
-        field="file",
-        problem=f"cannot be written as {ending}: {problem}",
-        advice=f"Write {_listed(others)} instead.",
-    )
+    problem, advice = f"cannot be written as {ending}: {problem}", f"Write {_listed(others)} instead."
+    raise InvalidInputError(field="file", problem=problem, advice=advice)
 
 
 def numbers_of_levels(attribute: Attribute) -> list[int] | list[float]:
@@ -278,10 +275,8 @@ def _problems_of_spss(written: RowsToWrite) -> _Problems:
         if size > 64:
             yield name, f"the name has {size} bytes, and at most 64 fit"
         if not (_is_word(name, "._$#@") and name[0].isalpha()) or name.endswith("."):
-            yield (
-                name,
-                "a name there has letters, digits, . _ $ # @ only, a letter first, no point last",
-            )
+            form = "letters, digits, . _ $ # @ only, a letter first, no point last"
+            yield name, f"a name there has {form}"
         if name.upper() in _SPSS_WORDS:
             yield name, "the name is a word of SPSS"
         other = known.setdefault(name.casefold(), name)

@@ -96,11 +96,9 @@ def in_file(folder: Path) -> Allocate:
                 _reserve(file, size)
                 return np.memmap(file, dtype=dtype, mode="r+", shape=shape, order="F")
         except OSError:
-            raise InvalidInputError(
-                field="file",
-                problem=f"not enough free space in {folder}",
-                advice="Free disk space, or choose a folder on another disk.",
-            ) from None
+            problem = f"not enough free space in {folder}"
+            advice = "Free disk space, or choose a folder on another disk."
+            raise InvalidInputError(field="file", problem=problem, advice=advice) from None
 
     return allocate
 
