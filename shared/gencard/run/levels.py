@@ -121,7 +121,6 @@ class Midpoints:
         return False
 
     def of(self, _name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
-        """The next rows of an attribute; NaN is "missing"."""
         midpoints = np.array([*coding.midpoints, np.nan])
         return np.take(midpoints, codes)
 
@@ -224,7 +223,6 @@ class Numbers:
         return True
 
     def of(self, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
-        """The next rows of an attribute; NaN is "missing"."""
         if name not in self._sources:
             return self._drawn(name, name, coding, codes)
         # Its numbers are those of another attribute.

@@ -99,7 +99,6 @@ def rows_of_frame(frame: pd.DataFrame, coding: Coding, domain: Domain) -> Number
 
 
 def categories_of(attribute: Attribute) -> "pd.CategoricalDtype":
-    """The declared type of a column."""
     match attribute.coding:
         case Labels(labels, integer, ordered):
             values = [int(label) for label in labels] if integer else list(labels)

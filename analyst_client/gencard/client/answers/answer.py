@@ -101,9 +101,8 @@ def scalar_grid(scalars: Sequence[Scalar]) -> Grid:
 
 def table_grid(table: AnswerTable) -> Grid:
     names = table.column_names[:MOST_COLUMNS]
-    more = (
-        [f"{len(table.column_names) - len(names):,} more"] if table.column_names[MOST_COLUMNS:] else []
-    )
+    left = len(table.column_names) - len(names)
+    more = [f"{left:,} more"] if left else []
     lines = [
         (name, *map(digits, values[:MOST_COLUMNS]), *("…" for _ in more))
         for name, values in zip(table.row_names, table.values, strict=True)
@@ -146,13 +145,8 @@ def p_text(p: float) -> str:
 
 def coefficient_rows(coefficients: Coefficients) -> list[list[float]]:
     """Estimate, standard error, statistic, p-value and both ends of the interval of each."""
-    columns = (
-        coefficients.params,
-        coefficients.bse,
-        coefficients.tvalues,
-        coefficients.pvalues,
-        coefficients.conf_int(),
-    )
+    tests = coefficients.tvalues, coefficients.pvalues
+    columns = (coefficients.params, coefficients.bse, *tests, coefficients.conf_int())
     rows: list[list[float]] = np.column_stack(columns).tolist()
     return rows
 
@@ -192,11 +186,6 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def finite(self) -> bool:
-        """Whether it can be drawn."""
-        return all(map(math.isfinite, (self.estimate, self.low, self.high)))
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CoefficientPlot:
@@ -215,7 +204,8 @@ class CoefficientPlot:
     @property
     def shown(self) -> tuple[Interval, ...]:
         """The intervals that are drawn: the first ``MOST`` that are finite."""
-        return tuple(one for one in self.intervals if one.finite)[:MOST]
+        ends = ((one, (one.estimate, one.low, one.high)) for one in self.intervals)
+        return tuple(one for one, values in ends if all(map(math.isfinite, values)))[:MOST]
 
     @property
     def left_out(self) -> int:

@@ -485,7 +485,6 @@ def _check_audited(
 def _check_data(
     bundle: Bundle, card: CardTerms, coding: Coding | None, receipts: list[Receipt], record: _Record
 ) -> None:
-    """Check psi and rows against the card and its receipts."""
     if card.tier is Tier.PRIVATE:
         with record.check("psi") as confirm:
             if bundle.all("psi"):

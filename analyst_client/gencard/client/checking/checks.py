@@ -220,7 +220,7 @@ class LogWatch:
     """The controller's log; keeps the last verified checkpoint to notice a fork or rollback."""
 
     def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
+        self._connection, self._file = connection, connection.credentials.folder / LOG_SEEN
 
     def checkpoint(self) -> Checkpoint:
         """The newest checkpoint, proved to continue the one kept before."""
@@ -270,10 +270,6 @@ class LogWatch:
         entry = LogEntry(body, checkpoint.size, tuple(proof.path))
         check_in_log(entry, index, bytes.fromhex(checkpoint.root))
         return entry, checkpoint
-
-    @property
-    def _file(self) -> Path:
-        return self._connection.credentials.folder / LOG_SEEN
 
     def _seen(self, verified: Checkpoint | None = None) -> Checkpoint | None:
         """The kept checkpoint; its signature is checked unless these very bytes were verified."""

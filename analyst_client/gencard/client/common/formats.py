@@ -440,7 +440,10 @@ def _dates_of(name: str, look: TextLook) -> str:
         raise UndeclaredLevelError(attribute=name)
     if len(fitting) == 1:
         return fitting[0]
-    orders = [_orders_of(other) for other in look.days.values()]
+    orders = [
+        [form[:2] for form in DAY_OR_MONTH_FIRST if all(is_date(day, form) for day in other)]
+        for other in look.days.values()
+    ]
     others = {order[0] for order in orders if len(order) == 1}
     chosen = [form for form in fitting if form[:2] in others]
     if len(chosen) == 1:
@@ -448,12 +451,6 @@ def _dates_of(name: str, look: TextLook) -> str:
     problem = f"has dates of '{name}' in which day and month could be exchanged"
     advice = "Save the file again with dates as YYYY-MM-DD."
     raise InvalidInputError(field="file", problem=problem, advice=advice)
-
-
-def _orders_of(values: Sequence[str]) -> list[str]:
-    """Return the first part of each order of day and month that all dates have."""
-    forms = [form for form in DAY_OR_MONTH_FIRST if all(is_date(day, form) for day in values)]
-    return [form[:2] for form in forms]
 
 
 def _is_day(text: str) -> bool:

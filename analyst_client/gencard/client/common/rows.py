@@ -262,10 +262,8 @@ def difference(path: Path, again: Path) -> str | None:
                     lines = enumerate(zip_longest(left, right), start=1)
                     number = next((number for number, (one, other) in lines if one != other), 1)
                 return line_problem(number)
-            case ".parquet":
-                problem: str | None = _part(".parquet").difference(path, again)
-            case ".xlsx":
-                problem = _part(".xlsx").difference(path, again)
+            case ".parquet" | ".xlsx" as ending:
+                problem: str | None = _part(ending).difference(path, again)
             case ending:
                 problem = _part(ending).difference(path, again, MOST_CELLS)
     except _UNREADABLE:

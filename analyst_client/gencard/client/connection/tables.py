@@ -138,9 +138,7 @@ class RemoteBox:
     """
 
     def __init__(self, connection: Connection, card: str, black_box: str = "") -> None:
-        self._connection = connection
-        self._card = card
-        self._black_box = black_box
+        self._connection, self._card, self._black_box = connection, card, black_box
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         """Run the black box once; raises if the answer is not the requested table."""
