@@ -200,7 +200,7 @@ HundredthsReport = Callable[[int], None]
 
 
 def rows_answer(dataset: Dataset) -> bytes:
-    return b"".join((_rows_line(len(dataset)), *columns_of(dataset)))
+    return b"".join((rows_line(len(dataset)), *columns_of(dataset)))
 
 
 def fit_answer(saved: bytes) -> bytes:
@@ -211,11 +211,6 @@ def fit_answer(saved: bytes) -> bytes:
 def progress_line(hundredths: int) -> bytes:
     """Progress; any number of these may come before the answer, each higher than the last."""
     return b'{"done":%d}\n' % hundredths
-
-
-def expected_line(request: BoxRequest) -> bytes:
-    """The line before the rows that a request asks for."""
-    return _rows_line(request.rows)
 
 
 def refusal_answer(reason: str, fields: Document) -> bytes:
@@ -268,7 +263,7 @@ class AnswerReader:
 
     def rows(self) -> Dataset:
         """The rows that were asked for; raises BlackBoxError if the answer is anything else."""
-        self._check(self._head == _rows_line(self._request.rows))
+        self._check(self._head == rows_line(self._request.rows))
         try:
             return dataset_of_columns(self._whole(), self._request.dataset.domain, self._request.rows)
         except (ValueError, InvalidDatasetError):
@@ -316,7 +311,7 @@ class AnswerReader:
         if line.startswith(_REFUSES):
             return 0
         if request.task.answers_rows:
-            self._check(line == _rows_line(request.rows))
+            self._check(line == rows_line(request.rows))
             return request.rows * row_bytes(request.dataset.domain)
         digits = line.rpartition(b":")[2][:-2]
         length = -1  # where there is no number; it is refused below
@@ -333,7 +328,8 @@ class AnswerReader:
             raise BlackBoxError(problem="its answer has no valid header")
 
 
-def _rows_line(rows: int) -> bytes:
+def rows_line(rows: int) -> bytes:
+    """The line before so many rows."""
     return b'{"format":"gencard.box.v1","rows":%d}\n' % rows
 
 

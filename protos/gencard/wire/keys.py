@@ -223,8 +223,7 @@ class KeyChange:
 def key_change_of(envelope: bytes) -> KeyChange:
     """The change in an envelope that both keys signed; raises VerificationError for any other."""
     payload, _ = dsse.opened(envelope)
-    facts = predicate_of(payload, KEY_CHANGE)
-    change = read_document(KeyChange, facts, "a key change")
+    change = read_document(KeyChange, predicate_of(payload, KEY_CHANGE), "a key change")
     if change.statement != payload:
         raise VerificationError(problem="the key change is not in canonical form")
     dsse.verify(envelope, [change.previous, change.key])

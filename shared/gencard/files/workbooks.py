@@ -40,7 +40,6 @@ _LONGEST_CELL = 256 << 10
 """Bytes of the beginning of a cell in the file, within which its error stands."""
 
 _EMPTY = ""
-_NAMED = 5
 
 
 def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:

@@ -121,8 +121,7 @@ class Midpoints:
         return False
 
     def of(self, _name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
-        midpoints = np.array([*coding.midpoints, np.nan])
-        return np.take(midpoints, codes)
+        return np.take(np.array([*coding.midpoints, np.nan]), codes)
 
 
 class Stored(Midpoints):

@@ -78,8 +78,7 @@ def _column(attribute: Attribute, codes: NDArray[np.int64], stored: Stored) -> I
     """Kind and values of one attribute, as they are in a data frame."""
     match attribute.coding:
         case Edges(dates=True) as edges:
-            values = stored.of(attribute.name, edges, codes)
-            yield from (_word("dates"), _doubles(np.floor(values)))
+            yield from (_word("dates"), _doubles(np.floor(stored.of(attribute.name, edges, codes))))
         case Edges(decimals=0, scale=Scale()) as edges if stored.is_value(attribute.name):
             yield from _integers(stored.of(attribute.name, edges, codes), edges.edges)
         case Edges() as edges:

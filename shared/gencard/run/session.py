@@ -223,8 +223,7 @@ class Outputs:
             with suppress(Exception):  # libraries raise what they like where a model has no such number
                 facts[fact] = float(getattr(fit, fact))
         if facts:
-            frame = pd.DataFrame({"value": facts})
-            self._add(OutputKind.TABLE, f"{name}{FIT}", frame, ())
+            self._add(OutputKind.TABLE, f"{name}{FIT}", pd.DataFrame({"value": facts}), ())
 
     def curve(
         self, name: str, data: "pd.DataFrame | pd.Series[Any]", *, at_risk: str | None = None

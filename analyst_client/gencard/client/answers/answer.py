@@ -352,8 +352,7 @@ class Answer(WrittenAsJson, Displayable):
         if not 0 < float(alpha) < 1:
             problem, advice = "must be between 0 and 1", "Write, for example, alpha=0.05."
             raise InvalidInputError(field="alpha", problem=problem, advice=advice)
-        ends = coefficients.conf_int(float(alpha))
-        return pd.DataFrame(ends, index=pd.Index(coefficients.names))
+        return pd.DataFrame(coefficients.conf_int(float(alpha)), index=pd.Index(coefficients.names))
 
     def __getitem__(self, name: str) -> float | None:
         """A number such as ``answer["llf"]``; raises KeyError, which names those there are."""

@@ -434,8 +434,7 @@ def answer_of_bundle(bundle: Bundle, keys: Keys | None, question: AnalystQuestio
         card = signed_card(bundle, keys.followed(bundle))
     coding, psi = checked_schema(bundle, card), bundle.psi()
     check_psi(card, psi, coding)
-    standing = _confirmed(bundle, card, keys)
-    about = (("Card", card.name), ("Verified", standing))
+    about = (("Card", card.name), ("Verified", _confirmed(bundle, card, keys)))
     return answer_from(psi, coding, question, card.terms.privacy.mechanism, about)
 
 
