@@ -145,8 +145,8 @@ def p_text(p: float) -> str:
 
 def coefficient_rows(coefficients: Coefficients) -> list[list[float]]:
     """Estimate, standard error, statistic, p-value and both ends of the interval of each."""
-    tests = coefficients.tvalues, coefficients.pvalues
-    columns = (coefficients.params, coefficients.bse, *tests, coefficients.conf_int())
+    one = coefficients
+    columns = (one.params, one.bse, one.tvalues, one.pvalues, one.conf_int())
     rows: list[list[float]] = np.column_stack(columns).tolist()
     return rows
 

@@ -181,7 +181,7 @@ def _check_maker(receipt: Receipt, card: CardTerms) -> None:
 
 
 def passing_verdict(
-    envelopes: Iterable[bytes], audited: AuditedBox, keys: KeyHistory, card: CardTerms, digest: str
+    envelopes: Iterable[bytes], audited: AuditedBox, keys: KeyHistory, card: CardTerms, card_digest: str
 ) -> bytes:
     """The envelope of the passing verdict, for this card, that a receipt names."""
     from gencard.core.audit.report import Verdict  # noqa: PLC0415 - loads scipy.stats
@@ -197,7 +197,7 @@ def passing_verdict(
         "verdict": str(Verdict.NO_EVIDENCE),
     }
     agrees = all(verdict.get(name) == value for name, value in facts.items())
-    if subject_digest(payload) != digest or not agrees:
+    if subject_digest(payload) != card_digest or not agrees:
         raise VerificationError(problem="the verdict is not about the card's generator")
     return matches[0]
 
@@ -375,8 +375,9 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
     """
     terms, linear = card.terms, tuple(linear.statistic for linear in psi.linear)
     same = psi.cliques == terms.marginals and are_functions_of(linear, terms.moments, coding)
-    domain = coding.domain.covered_by((*terms.cliques, *terms.number_cliques)) if same else None
-    if psi.domain != domain or not _same_numbers(terms, psi, coding):
+    cliques = (*terms.cliques, *terms.number_cliques)
+    same = same and psi.domain == coding.domain.covered_by(cliques)
+    if not same or not _same_numbers(terms, psi, coding):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
     recorded = [measurement.stddev for measurement in psi.measurements]
     recorded += [stddev for linear in psi.linear for stddev in linear.stddevs]

@@ -435,9 +435,12 @@ def _dates_of(name: str, look: TextLook) -> str:
     values = look.days.get(name, [])
     fitting = [form for form in DATES if values and all(is_date(value, form) for value in values)]
     if not fitting:
-        if not values or all(map(_is_day, values)):
-            return ""
-        raise UndeclaredLevelError(attribute=name)
+        try:
+            for value in values:
+                day_of(value)
+        except ValueError:
+            raise UndeclaredLevelError(attribute=name) from None
+        return ""
     if len(fitting) == 1:
         return fitting[0]
     orders = [
@@ -451,14 +454,6 @@ def _dates_of(name: str, look: TextLook) -> str:
     problem = f"has dates of '{name}' in which day and month could be exchanged"
     advice = "Save the file again with dates as YYYY-MM-DD."
     raise InvalidInputError(field="file", problem=problem, advice=advice)
-
-
-def _is_day(text: str) -> bool:
-    try:
-        day_of(text)
-    except ValueError:
-        return False
-    return True
 
 
 def days_of_text(text: str, form: str) -> float:

@@ -77,7 +77,7 @@ def _main(parent: int, path: Path, folder: Path, most_cells: int) -> int:
     if (size.number_rows or 0) * size.number_columns > most_cells:
         return _TOO_LARGE
     frame, facts = read(path, **options)
-    pd.DataFrame({name: _plain(frame[name]) for name in frame}).to_parquet(folder / _VALUES)
+    pd.DataFrame({name: _plain(frame[name]) for name in frame.columns}).to_parquet(folder / _VALUES)
     document = {
         "labels": {name: list(own.items()) for name, own in facts.variable_value_labels.items()},
         "forms": facts.original_variable_types,

@@ -226,6 +226,9 @@ class KeyWatch:
     def cards(self, *envelopes: bytes) -> KeyHistory:
         """Keys that sign cards, receipts, verdicts and revocations.
 
+        Args:
+            envelopes: Signed documents that the caller is about to verify.
+
         Raises:
             VerificationError: The controller's key history does not continue the known one.
         """
