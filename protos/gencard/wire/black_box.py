@@ -265,14 +265,15 @@ class AnswerReader:
         """The rows that were asked for; raises BlackBoxError if the answer is anything else."""
         self._check(self._head == rows_line(self._request.rows))
         try:
-            return dataset_of_columns(self._whole(), self._request.dataset.domain, self._request.rows)
+            body, domain = b"".join(self._body), self._request.dataset.domain
+            return dataset_of_columns(body, domain, self._request.rows)
         except (ValueError, InvalidDatasetError):
             pass
         raise BlackBoxError(problem="its answer is not the requested number of declared codes")
 
     def saved(self) -> bytes:
         """The fit that was asked for; raises BlackBoxError where the answer is anything else."""
-        saved = self._whole()
+        saved = b"".join(self._body)
         self._check(self._head == _fit_line(len(saved)))
         return saved
 
@@ -319,9 +320,6 @@ class AnswerReader:
             length = int(digits)
         self._check(0 <= length <= self._most_saved and line == _fit_line(length))
         return length
-
-    def _whole(self) -> bytes:
-        return b"".join(self._body)
 
     def _check(self, is_right: bool) -> None:
         if not is_right:
