@@ -117,7 +117,7 @@ class World:
 
     def node(self, level: int, position: int) -> bytes:
         start = position << level
-        return merkle.root_of_leaves(self.leaves[start : start + (1 << level)])
+        return merkle.Peaks(self.leaves[start : start + (1 << level)]).root()
 
     def key(self, name: str) -> Any:
         return load_pem_private_key((self.folder / "host" / name).read_bytes(), None)

@@ -60,7 +60,7 @@ SIZES = st.integers(1, len(ENTRIES))
 def test_roots_are_those_of_the_definition(size):
     expected = root(ENTRIES[:size])
     assert merkle.root(node, size) == expected
-    assert merkle.root_of_leaves(map(leaf_hash, ENTRIES[:size])) == expected
+    assert merkle.Peaks(map(leaf_hash, ENTRIES[:size])).root() == expected
 
 
 def test_known_answers():

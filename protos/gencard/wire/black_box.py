@@ -73,7 +73,6 @@ class BoxRequest:
     Args:
         dataset: The records; none of them where a fit is sampled.
         rows: How many are wanted; 0 for a fit.
-        workload: The cliques of the card.
         saved: The fit that is sampled; else empty.
         coding: The public schema of the attributes, for an analysis; else None.
         stored: For an analysis, numbers that its program gets in place of midpoints.
@@ -201,7 +200,7 @@ HundredthsReport = Callable[[int], None]
 
 
 def rows_answer(dataset: Dataset) -> bytes:
-    return b"".join((_rows_line(len(dataset)), *columns_of(dataset)))
+    return b"".join((rows_line(len(dataset)), *columns_of(dataset)))
 
 
 def fit_answer(saved: bytes) -> bytes:
@@ -212,11 +211,6 @@ def fit_answer(saved: bytes) -> bytes:
 def progress_line(hundredths: int) -> bytes:
     """Progress; any number of these may come before the answer, each higher than the last."""
     return b'{"done":%d}\n' % hundredths
-
-
-def expected_line(request: BoxRequest) -> bytes:
-    """The line before the rows that a request asks for."""
-    return _rows_line(request.rows)
 
 
 def refusal_answer(reason: str, fields: Document) -> bytes:
@@ -239,7 +233,6 @@ class AnswerReader:
     program cannot hide a message in spelling, order of attributes, digits, spaces or trailing bytes.
 
     Args:
-        report: Called with the progress.
         most_saved: Bytes that a fit may have.
     """
 
@@ -270,16 +263,17 @@ class AnswerReader:
 
     def rows(self) -> Dataset:
         """The rows that were asked for; raises BlackBoxError if the answer is anything else."""
-        self._check(self._head == _rows_line(self._request.rows))
+        self._check(self._head == rows_line(self._request.rows))
         try:
-            return dataset_of_columns(self._whole(), self._request.dataset.domain, self._request.rows)
+            body, domain = b"".join(self._body), self._request.dataset.domain
+            return dataset_of_columns(body, domain, self._request.rows)
         except (ValueError, InvalidDatasetError):
             pass
         raise BlackBoxError(problem="its answer is not the requested number of declared codes")
 
     def saved(self) -> bytes:
         """The fit that was asked for; raises BlackBoxError where the answer is anything else."""
-        saved = self._whole()
+        saved = b"".join(self._body)
         self._check(self._head == _fit_line(len(saved)))
         return saved
 
@@ -318,7 +312,7 @@ class AnswerReader:
         if line.startswith(_REFUSES):
             return 0
         if request.task.answers_rows:
-            self._check(line == _rows_line(request.rows))
+            self._check(line == rows_line(request.rows))
             return request.rows * row_bytes(request.dataset.domain)
         digits = line.rpartition(b":")[2][:-2]
         length = -1  # where there is no number; it is refused below
@@ -327,15 +321,13 @@ class AnswerReader:
         self._check(0 <= length <= self._most_saved and line == _fit_line(length))
         return length
 
-    def _whole(self) -> bytes:
-        return b"".join(self._body)
-
     def _check(self, is_right: bool) -> None:
         if not is_right:
             raise BlackBoxError(problem="its answer has no valid header")
 
 
-def _rows_line(rows: int) -> bytes:
+def rows_line(rows: int) -> bytes:
+    """The line before so many rows."""
     return b'{"format":"gencard.box.v1","rows":%d}\n' % rows
 
 
@@ -343,14 +335,13 @@ def _fit_line(length: int) -> bytes:
     return b'{"format":"gencard.box.v1","saved":%d}\n' % length
 
 
-def relayed() -> tuple[type[GencardError], ...]:
-    """Classes of errors that a built-in box may report, with those below them."""
-    return InvalidInputError, TooLargeError
+_RELAYED = (InvalidInputError, TooLargeError)
+"""Classes of errors that a built-in box may report, with those below them."""
 
 
 def error_of_refusal(reason: str, fields: Document) -> GencardError:
     """The error again; that of a broken contract where none of this reason may leave."""
-    kinds = {kind.reason: kind for root in relayed() for kind in _with_those_below(root)}
+    kinds = {kind.reason: kind for root in _RELAYED for kind in _with_those_below(root)}
     try:
         return kinds[reason](**fields)
     except (KeyError, TypeError):
@@ -445,7 +436,7 @@ def serve(make: Callable[[BoxRequest], BlackBox]) -> None:
     with channel:
         try:
             channel.write(_answer(make(request), request, _progress_to(channel)))
-        except relayed() as error:
+        except _RELAYED as error:
             channel.write(refusal_answer(error.reason, error.fields))
 
 

@@ -50,9 +50,9 @@ def document_of(data: bytes, field: str, *, compared: bool = False) -> Document:
             that stands twice, NaN or infinity.
     """
     document = None
-    if data.count(b"[") + data.count(b"{") <= MOST_CONTAINERS:
-        with suppress(ValueError, RecursionError):
-            document = json.loads(data.decode(), **({} if compared else _STRICT))
+    with suppress(ValueError, RecursionError):
+        check_json(data)
+        document = json.loads(data.decode(), **({} if compared else _STRICT))
     if not isinstance(document, dict):
         raise InvalidInputError(field=field, problem="is not a JSON object")
     return document
@@ -93,10 +93,9 @@ def integer_of(value: object) -> int:
 
 def time_text_of(value: object) -> str:
     """The time that a value is, as it stands there; raises TypeError or ValueError for anything else."""
-    if not isinstance(value, str):
-        raise TypeError
-    time_of(value)
-    return value
+    text = text_of(value)
+    time_of(text)
+    return text
 
 
 def time_text(time: datetime) -> str:

@@ -78,10 +78,8 @@ class Receipt:
 
     def __post_init__(self) -> None:
         if bool(self.psi_digest) == bool(self.private_box):
-            raise InvalidInputError(
-                field="psi",
-                problem="is required unless there is a private box, and not allowed with one",
-            )
+            problem = "is required unless there is a private box, and not allowed with one"
+            raise InvalidInputError(field="psi", problem=problem)
         # nobody can replay rows about which records decided, besides psi
         by_records = bool(self.audited or self.without_uniques or self.private_box)
         if (self.seed is None) != by_records:
@@ -137,12 +135,8 @@ class Question:
     options: str = field(default="", metadata=_OMITTED)
 
     def __post_init__(self) -> None:
-        for name, most in (
-            ("kind", 63),
-            ("formula", LONGEST_FORMULA),
-            ("where", LONGEST_FORMULA),
-            ("options", LONGEST_OPTIONS),
-        ):
+        longest = {"kind": 63, "formula": LONGEST_FORMULA, "where": LONGEST_FORMULA}
+        for name, most in {**longest, "options": LONGEST_OPTIONS}.items():
             if len(getattr(self, name)) > most:
                 raise InvalidInputError(field=name, problem=f"must be at most {most} characters")
         if self.missing not in ("level", "drop"):
@@ -226,10 +220,8 @@ class SignedAnswer:
 
     def __post_init__(self) -> None:
         if (self.answer is None) != (self.verdict is AnswerVerdict.REFUSED):
-            raise InvalidInputError(
-                field="answer",
-                problem="is required for a released answer, and not allowed for a refused one",
-            )
+            problem = "is required for a released answer, and not allowed for a refused one"
+            raise InvalidInputError(field="answer", problem=problem)
 
 
 def answer_statement(answer: SignedAnswer) -> bytes:
@@ -279,11 +271,11 @@ def claim_of_document(document: Document) -> Claim:
     relation, sentence = document.get("neighbouring"), text_of(document["sentence"])
     text = text_of(document.get("epsilon", ""))
     epsilon = decimal_of(text, "claim.epsilon") if text else None
-    text = text_of(document.get("delta", ""))
+    delta = text_of(document.get("delta", ""))
     return Claim(
         sentence=sentence,
         epsilon=epsilon,
-        delta=Decimal(0) if text in ("", "0") else delta_of(text),
+        delta=Decimal(0) if delta in ("", "0") else delta_of(delta),
         neighbouring=None if relation is None else Neighbouring(relation),
     )
 

@@ -149,7 +149,6 @@ def statement(kind: str, subject: str, predicate: Document, digest: str | None =
 
     Args:
         kind: The predicate's type, one of this module's URNs.
-        subject: Resource name of what it is about.
         digest: SHA-256, in hex, of the subject; the predicate's own where not given.
     """
     return json_bytes(
@@ -163,11 +162,7 @@ def statement(kind: str, subject: str, predicate: Document, digest: str | None =
 
 
 def predicate_of(payload: bytes, kind: str, *, compared: bool = False) -> Document:
-    """The facts of a Statement whose signature was verified; raises VerificationError for another kind.
-
-    Args:
-        compared: See ``document_of``.
-    """
+    """The facts of a verified Statement; raises VerificationError for another kind."""
     try:
         document = document_of(payload, "statement", compared=compared)
         predicate = document["predicate"]
@@ -215,11 +210,7 @@ T = TypeVar("T")
 
 
 def read_document(kind: Callable[..., T], document: object, what: str) -> T:
-    """The value of a document; raises VerificationError that names it and the field.
-
-    Args:
-        what: The document by its name, such as "a receipt".
-    """
+    """The value of a document; raises VerificationError that names it and the field."""
     try:
         return DOCUMENT.read(kind, document, field=what)
     except GencardError as error:

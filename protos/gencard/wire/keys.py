@@ -223,8 +223,7 @@ class KeyChange:
 def key_change_of(envelope: bytes) -> KeyChange:
     """The change in an envelope that both keys signed; raises VerificationError for any other."""
     payload, _ = dsse.opened(envelope)
-    facts = predicate_of(payload, KEY_CHANGE)
-    change = read_document(KeyChange, facts, "a key change")
+    change = read_document(KeyChange, predicate_of(payload, KEY_CHANGE), "a key change")
     if change.statement != payload:
         raise VerificationError(problem="the key change is not in canonical form")
     dsse.verify(envelope, [change.previous, change.key])
@@ -265,7 +264,6 @@ class KeyHistory:
     """The key that one was given, and those before and after it.
 
     Args:
-        pinned: The key that is trusted for itself.
         changes: All changes of that use, oldest first.
 
     Raises:
@@ -305,9 +303,8 @@ class KeyHistory:
         """
         changes = tuple(change for change in map(key_change_of, envelopes) if change.use == self.use)
         if any(mine != theirs for mine, theirs in zip(self.changes, changes, strict=False)):
-            raise VerificationError(
-                problem="the key history was forked: it contained another key before"
-            )
+            problem = "the key history was forked: it contained another key before"
+            raise VerificationError(problem=problem)
         return KeyHistory(self.pinned, self.use, max(self.changes, changes, key=len))
 
     def continued_by(self, envelopes: Iterable[bytes]) -> "KeyHistory":
@@ -421,11 +418,8 @@ def request_document(
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(tls_key, hashes.SHA256())
     )
-    facts = DOCUMENT.write(
-        _RequestFacts(
-            request.public_bytes(Encoding.PEM).decode(), name, project, role, signing_key.public_key()
-        )
-    )
+    pem = request.public_bytes(Encoding.PEM).decode()
+    facts = DOCUMENT.write(_RequestFacts(pem, name, project, role, signing_key.public_key()))
     payload = statement(ENROLMENT_REQUEST, f"people/{name}", facts, fingerprint)
     return dsse.sign(payload, [signing_key])
 
@@ -457,8 +451,7 @@ def request_of_document(envelope: bytes) -> EnrolmentRequest:
 def checked_identity(trust_domain: str, project: str, role: str, name: str) -> Identity:
     """The identity of a person; raises InvalidInputError if its URI would not read back as itself."""
     if role not in PERSONS:
-        problem = f"must be one of {', '.join(PERSONS)}"
-        raise InvalidInputError(field="role", problem=problem)
+        raise InvalidInputError(field="role", problem=f"must be one of {', '.join(PERSONS)}")
     identity = Identity(trust_domain, project, Role(role), name)
     try:
         same = Identity.of(identity.uri) == identity
@@ -485,7 +478,7 @@ def _tls_key(request: x509.CertificateSigningRequest, fingerprint: str) -> ec.El
     names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(f"{_SIGNING_KEY}{fingerprint}")])
     try:
         named = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+    except _UNREADABLE:
         named = None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ValueError
@@ -509,7 +502,6 @@ class EnrolmentAnswer:
         certificate: The person's, for the TLS key in the request.
         authority: The certificate of the authority that issued it, and the controller's.
         card_key: The controller's public key for cards, receipts and verdicts.
-        signing_key: The person's signing key, as enrolled.
         address: Where the controller listens, ``host:port``; those of standbys follow, after commas.
     """
 
@@ -523,9 +515,8 @@ class EnrolmentAnswer:
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.address):
-            raise InvalidInputError(
-                field="address", problem="must be host:port, or several separated by commas"
-            )
+            problem = "must be host:port, or several separated by commas"
+            raise InvalidInputError(field="address", problem=problem)
 
     @property
     def identity(self) -> Identity:

@@ -40,14 +40,14 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 class Peaks:
     """Roots of the perfect subtrees that a growing tree is made of: all that its root needs.
 
-    >>> peaks = Peaks()
-    >>> peaks.append(leaf_hash(b"first"))
-    >>> peaks.root() == leaf_hash(b"first")
+    >>> Peaks([leaf_hash(b"first")]).root() == leaf_hash(b"first")
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, leaves: Iterable[bytes] = ()) -> None:
         self._peaks: list[tuple[int, bytes]] = []
+        for leaf in leaves:
+            self.append(leaf)
 
     def append(self, leaf: bytes) -> None:
         level = 0
@@ -63,13 +63,6 @@ class Peaks:
         for _, left in reversed(rest):
             right = node_hash(left, right)
         return right
-
-
-def root_of_leaves(leaves: Iterable[bytes]) -> bytes:
-    peaks = Peaks()
-    for leaf in leaves:
-        peaks.append(leaf)
-    return peaks.root()
 
 
 def root(node: Node, size: int) -> bytes:
@@ -236,9 +229,8 @@ def check_entry(body: bytes, signed: Receipt | SignedAnswer, controller: str) ->
     facts = _facts(body)
     details = facts.get("details")
     recorded = details if isinstance(details, dict) else {}
-    kind, document = "answer", "the signed answer"
-    if isinstance(signed, Receipt):
-        kind, document = "release", "the receipt"
+    is_release = isinstance(signed, Receipt)
+    kind, document = ("release", "the receipt") if is_release else ("answer", "the signed answer")
     agreements = {
         "kind of entry": facts.get("action") == kind,
         "index": facts.get("index") == str(signed.log_index),

@@ -70,12 +70,8 @@ def coding_digest(coding: Coding) -> str:
 def _attribute_document(attribute: Attribute) -> Document:
     match attribute.coding:
         case Labels(labels, integer, ordered, missing, boolean, text):
-            coding: Document = {
-                "integer": integer,
-                "labels": list(labels),
-                "missing": missing,
-                "ordered": ordered,
-            }
+            coding: Document = {"integer": integer, "labels": list(labels)}
+            coding |= {"missing": missing, "ordered": ordered}
             coding |= {"boolean": True} if boolean else {}
             coding |= {"text": True} if text else {}
         case Edges(missing=missing, scale=Scale() as scale):
@@ -215,11 +211,10 @@ def psi_of_document(data: bytes) -> Psi:
 
 
 def _linear_document(linear: LinearMeasurement) -> Document:
-    functions = zip(
-        linear.statistic.functions, linear.values.tolist(), linear.stddevs.tolist(), strict=True
-    )
+    statistic = linear.statistic
+    functions = zip(statistic.functions, linear.values.tolist(), linear.stddevs.tolist(), strict=True)
     return {
-        "clique": list(linear.statistic.clique),
+        "clique": list(statistic.clique),
         "functions": [
             {
                 "denominator": str(function.denominator),

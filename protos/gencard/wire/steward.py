@@ -156,11 +156,8 @@ class Action:
 def check_arguments(content: bytes) -> None:
     """Raise TooLargeError if arguments of an action have more than 256 KiB."""
     if len(content) > LARGEST_ARGUMENTS:
-        raise TooLargeError(
-            what="The number of bytes of the arguments",
-            limit=LARGEST_ARGUMENTS,
-            advice="Send a shorter text.",
-        )
+        what, advice = "The number of bytes of the arguments", "Send a shorter text."
+        raise TooLargeError(what=what, limit=LARGEST_ARGUMENTS, advice=advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +166,7 @@ class FirstDecision:
 
     Args:
         digest: SHA-256, in hex, of the action: both stewards have to agree on it.
-        shown: SHA-256, in hex, of what the steward was shown.
         by: URI of the steward.
-        expires: Time until which it waits.
     """
 
     digest: str
@@ -212,9 +207,7 @@ class Preview:
 
     Args:
         facts: Document on which the decision is taken, by name.
-        two: Whether two stewards have to decide.
         shown: SHA-256, in hex, of the facts: the decision names it.
-        firsts: Decisions on the resource that wait for a second steward.
     """
 
     kind: str
@@ -234,7 +227,6 @@ class Together:
         here: True where this card, as offered or as it would be, releases a table of both; on the
             diagonal, a table of the attribute at all.
         before: The same of all other cards that were granted on the present records, to any analyst.
-        cards: Names of those cards.
     """
 
     attributes: Clique
@@ -258,9 +250,7 @@ class CardReview:
         offer: Terms that ``approve`` would offer; None if it cannot, or if the card does not wait.
         changes: Differences between the proposal and these terms.
         refusal: Reason why approving fails, with advice; both empty if it does not.
-        two: Whether two stewards have to approve.
         shown: SHA-256, in hex, of all this: a decision names it, and applies to nothing else.
-        firsts: Decisions on the card that wait for a second steward.
     """
 
     card: CardRecord
@@ -300,7 +290,6 @@ class ReviewedNumber:
 
     Args:
         dry: Number at its place on the synthetic rows.
-        mark: Verdict of the output rules.
         rules: Codes of the rules that it breaks.
         base: A number of records is released as a multiple of it, as in checked runs; 1 for other
             numbers.
@@ -332,13 +321,10 @@ class AnswerReview:
     """An answer that waits, for stewards alone: its numbers come from the records.
 
     Args:
-        cells: Every number of a program's answer.
         document: Answer of a checked run as JSON; None if the output rules refused it.
         marks: Verdicts of the output rules on each part of a checked run's answer, as JSON.
         reasons: Codes of the rules that refused it.
-        two: Whether two stewards have to release it.
         shown: SHA-256, in hex, of all this: a decision names it.
-        firsts: Decisions on the answer that wait for a second steward.
     """
 
     summary: AnswerSummary
@@ -363,7 +349,6 @@ class BudgetAccount:
     Args:
         scope: dataset, project or analyst.
         holder: Project or URI of the analyst; empty for a dataset.
-        cap: Most that may ever be spent.
         spent: Amount spent, or reserved (as ``reserved`` says).
     """
 

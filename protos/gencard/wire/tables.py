@@ -99,9 +99,8 @@ def psi_of_chunks(chunks: Iterable[synthesis.StreamPsiResponse]) -> tuple[Psi, s
         if part.HasField("numbers"):
             numbers += part.numbers
             if len(numbers) > _MOST_NUMBERS_BYTES:
-                raise TooLargeError(
-                    what="psi", limit=f"{_MOST_NUMBERS_BYTES} bytes of histograms and sums"
-                )
+                limit = f"{_MOST_NUMBERS_BYTES} bytes of histograms and sums"
+                raise TooLargeError(what="psi", limit=limit)
             continue
         if not part.HasField("block"):
             raise InvalidPsiError(problem="a part has an unknown type")
@@ -340,7 +339,6 @@ def batch_rows(domain: Domain) -> int:
 
 
 def table_chunks(dataset: Dataset) -> Iterator[common.TableChunk]:
-    """A dataset as header, batches, trailer."""
     columns = DatasetColumns(dataset)
     yield header_chunk(dataset.domain, len(dataset))
     for count, codes in _batches(columns):
@@ -376,10 +374,6 @@ def encoded_chunks(columns: ReadableColumns, digest: str, *, packed: bool = Fals
 
     A batch is joined once from its codes as they were read. As one message inside another they would
     be copied three times more, which took half of the server's time for a release.
-
-    Args:
-        digest: Of the rows, for the trailer; whoever receives them checks it.
-        packed: Whether the receiver asked for a packed table.
     """
     yield _encoded(header_chunk(columns.domain, columns.rows, packed=packed))
     for count, codes in _packed_batches(columns) if packed else _batches(columns):
@@ -435,7 +429,6 @@ def dataset_of_chunks(
 
     Args:
         most_rows: At most so many rows; nothing is allocated for more, or for another domain.
-        allocate: Makes room for the codes.
 
     Raises:
         DomainMismatchError: The header announces another domain.

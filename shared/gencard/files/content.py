@@ -247,10 +247,8 @@ def read_stored(
     """Read the table of a workbook, or of a file of Stata, SPSS or SAS.
 
     Args:
-        field: Name of the argument that named the file, for errors.
         sheet: Name of the sheet; may be empty if only one sheet holds values.
         skip: Rows of the sheet before the names of the columns.
-        most_bytes: Most bytes of the unpacked file.
 
     Raises:
         InvalidInputError: The libraries are not installed, the file cannot be read, or its sheet is no

@@ -118,7 +118,6 @@ def look_at(
     """Read a text file, and conclude how it is written.
 
     Args:
-        field: Name of the argument that named the file, for errors.
         names: Names that the header has; without them, the delimiter is the one that gives all lines
             the same number of values, and control characters are refused: with them, the levels are
             known, and no other text passes.
@@ -133,8 +132,9 @@ def look_at(
     comments = _comments(lines)
     delimiter, skip = _delimiter_with(lines[comments:], names, field)
     skip += comments
-    source = _TextFile(path, field, encoding, most_bytes, most_columns, is_strict=not names)
-    read = _checked_sample(source, delimiter, skip)
+    with open_text_content(path, field, encoding, most_bytes) as file:
+        noted = _Lines(lines_of(file, too_long(field)), field, is_strict=not names)
+        read = _checked_sample(noted, field, delimiter, skip, most_columns)
     header = [name.strip() for name in read.header]
     sample = [*zip(*read.sample, strict=True)]
     columns = {name: _present(column) for name, column in zip(header, sample, strict=True)}
@@ -245,18 +245,6 @@ def _encoding(path: Path, field: str, most_bytes: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _TextFile:
-    """A text file to read; ``is_strict`` refuses control characters."""
-
-    path: Path
-    field: str
-    encoding: str
-    most_bytes: int
-    most_columns: int
-    is_strict: bool
-
-
-@dataclass(frozen=True, slots=True)
 class _Checked:
     """First records, number of records, values of dates by place, ends of lines, note on empty lines."""
 
@@ -268,42 +256,41 @@ class _Checked:
     note: str
 
 
-def _checked_sample(source: _TextFile, delimiter: str, skip: int) -> _Checked:
+def _checked_sample(
+    noted: "_Lines", field: str, delimiter: str, skip: int, most_columns: int
+) -> _Checked:
     """Read every line: the first records, how many there are, all dates, and the ends of lines.
 
     Refuses a file with lines of another width, or with control characters. In a file of one column, an
     empty line is a record; in others the note says how many there are.
     """
-    field = source.field
-    with open_text_content(source.path, field, source.encoding, source.most_bytes) as file:
-        noted = _Lines(lines_of(file, too_long(field)), field if source.is_strict else "")
-        lines = iter(noted)
-        for _ in range(skip):
-            next(lines)
+    lines = iter(noted)
+    for _ in range(skip):
+        next(lines)
+        noted.end_record()
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    with _readable(reader, skip, field):
+        header = next(reader, [])
+        noted.end_record()
+        _check_header(header, skip + 1, field, most_columns)
+        sample: Rows = []
+        wrong: list[int] = []
+        records, empty, first_empty, last_empty = 0, 0, 0, 0
+        days: dict[int, dict[str, None]] | None = None  # looked for once the sample is complete
+        for row in reader:
             noted.end_record()
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
-        with _readable(reader, skip, field):
-            header = next(reader, [])
-            noted.end_record()
-            _check_header(header, skip + 1, source)
-            sample: Rows = []
-            wrong: list[int] = []
-            records, empty, first_empty, last_empty = 0, 0, 0, 0
-            days: dict[int, dict[str, None]] | None = None  # looked for once the sample is complete
-            for row in reader:
-                noted.end_record()
-                records += bool(row) or len(header) == 1
-                if not row:
-                    first_empty = first_empty or reader.line_num + skip
-                    empty += 1
-                last_empty = 0 if row else last_empty + 1
-                if row and len(row) != len(header):
-                    wrong.append(reader.line_num + skip)
-                elif row and len(sample) < _SAMPLE:
-                    sample.append(row)
-                elif row:
-                    days = _days_in(sample) if days is None else days
-                    _add_days(days, row)
+            records += bool(row) or len(header) == 1
+            if not row:
+                first_empty = first_empty or reader.line_num + skip
+                empty += 1
+            last_empty = 0 if row else last_empty + 1
+            if row and len(row) != len(header):
+                wrong.append(reader.line_num + skip)
+            elif row and len(sample) < _SAMPLE:
+                sample.append(row)
+            elif row:
+                days = _days_in(sample) if days is None else days
+                _add_days(days, row)
     if wrong:
         raise InvalidInputError(field=field, problem=_ragged(wrong, len(header)))
     if not sample:
@@ -320,15 +307,15 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class _Lines:
-    """Lines of a file, and the ends of its records; with a ``field``, refuses control characters."""
+    """Lines of a file, and the ends of its records; if it is strict, refuses control characters."""
 
-    def __init__(self, lines: Iterator[str], field: str) -> None:
-        self._lines, self._field, self._last = lines, field, ""
+    def __init__(self, lines: Iterator[str], field: str, *, is_strict: bool) -> None:
+        self._lines, self._field, self._is_strict, self._last = lines, field, is_strict, ""
         self.ends: set[str] = set()
 
     def __iter__(self) -> Iterator[str]:
         for number, line in enumerate(self._lines, 1):
-            if self._field and (match := _CONTROL.search(line)):
+            if self._is_strict and (match := _CONTROL.search(line)):
                 place = f"line {number}, character {match.start() + 1}"
                 problem = f"has the control character U+{ord(match[0]):04X} in {place}"
                 raise InvalidInputError(field=self._field, problem=problem, advice=_NO_CONTROL)
@@ -370,12 +357,10 @@ def _readable(reader: Iterator[list[str]], skip: int, field: str) -> Iterator[No
         raise InvalidInputError(field=field, problem=problem) from None
 
 
-def _check_header(header: Sequence[str], line: int, source: _TextFile) -> None:
-    names, field = [name.strip() for name in header], source.field
-    if len(names) > source.most_columns:
-        problem = (
-            f"has more than {source.most_columns:,} columns; a schema is drafted for at most as many"
-        )
+def _check_header(header: Sequence[str], line: int, field: str, most_columns: int) -> None:
+    names = [name.strip() for name in header]
+    if len(names) > most_columns:
+        problem = f"has more than {most_columns:,} columns; a schema is drafted for at most as many"
         raise InvalidInputError(field=field, problem=problem)
     if not any(names):
         raise InvalidInputError(field=field, problem=f"has no column names in line {line}")
@@ -450,7 +435,6 @@ def _fitting(column: Sequence[str]) -> list[str]:
 
 
 def is_date(text: str, form: str) -> bool:
-    """Return whether a text is a date in one of ``DATES``."""
     # strptime is slow, and most values are not even of this form
     with suppress(ValueError):
         return bool(_DATE_LIKE.fullmatch(text) and datetime.strptime(text, form))

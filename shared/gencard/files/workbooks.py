@@ -40,7 +40,6 @@ _LONGEST_CELL = 256 << 10
 """Bytes of the beginning of a cell in the file, within which its error stands."""
 
 _EMPTY = ""
-_NAMED = 5
 
 
 def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:
@@ -117,9 +116,8 @@ class _SheetColumn:
             return self._dates(), ""
         if dt.timedelta in self.kinds:
             # A time of day is a duration, too: only its format tells it apart.
-            hours = [
-                None if one is None else _hours_of(one) for one in chain(*map(_values, self.batches))
-            ]
+            values = chain(*map(_values, self.batches))
+            hours = [None if one is None else _hours_of(one) for one in values]
             array = pa.chunked_array([pa.array(hours, pa.float64())])
             return whole_or_float(array), "Its values are durations, read as hours."
         if self.kinds == {dt.time}:

@@ -83,7 +83,6 @@ class NumberedRows:
     """Rows as codes, and the numbers that they have of attributes with edges.
 
     Args:
-        numbers: See ``NumbersOf``.
         columns: Names of all columns of the file, read or not; None if they are not known.
     """
 
@@ -122,9 +121,7 @@ class Midpoints:
         return False
 
     def of(self, _name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
-        """The next rows of an attribute; NaN is "missing"."""
-        midpoints = np.array([*coding.midpoints, np.nan])
-        return np.take(midpoints, codes)
+        return np.take(np.array([*coding.midpoints, np.nan]), codes)
 
 
 class Stored(Midpoints):
@@ -162,7 +159,6 @@ def values_of(
 
     Args:
         rows: Those that are written, where numbers of derived attributes are those of their sources.
-        coding: Their schema.
         places: Called for "numbers" alone.
 
     Raises:
@@ -226,7 +222,6 @@ class Numbers:
         return True
 
     def of(self, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
-        """The next rows of an attribute; NaN is "missing"."""
         if name not in self._sources:
             return self._drawn(name, name, coding, codes)
         # Its numbers are those of another attribute.
@@ -268,9 +263,6 @@ def drawn_numbers(
 ) -> dict[str, NDArray[np.float64]]:
     """In place of stored numbers, for synthetic rows: numbers drawn inside the intervals.
 
-    Args:
-        places: By name, where psi says that numbers lie inside levels.
-
     Raises:
         InvalidInputError: An attribute is not in the rows, or has no intervals.
     """
@@ -278,8 +270,7 @@ def drawn_numbers(
     for name in names:
         edges = coding.attribute(name).coding if name in rows.domain.attributes else None
         if not isinstance(edges, Edges):
-            raise InvalidInputError(
-                field="stored", problem=f"names '{name}', which has no intervals here"
-            )
+            problem = f"names '{name}', which has no intervals here"
+            raise InvalidInputError(field="stored", problem=problem)
         columns[name] = numbers.of(name, edges, rows.column(name))
     return columns

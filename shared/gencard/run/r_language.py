@@ -46,11 +46,9 @@ def is_r(program: bytes) -> bool:
 def check_language(name: str, program: bytes) -> None:
     """Raises InvalidInputError where a file is named as one in R and is none."""
     if name.endswith(ENDINGS) and not is_r(program):
-        raise InvalidInputError(
-            field="program",
-            problem="has the file name of an R program, but does not begin like one",
-            advice=f"Begin it with the line {FIRST_LINE}",
-        )
+        problem = "has the file name of an R program, but does not begin like one"
+        advice = f"Begin it with the line {FIRST_LINE}"
+        raise InvalidInputError(field="program", problem=problem, advice=advice)
 
 
 def start_file() -> bytes:
@@ -80,8 +78,7 @@ def _column(attribute: Attribute, codes: NDArray[np.int64], stored: Stored) -> I
     """Kind and values of one attribute, as they are in a data frame."""
     match attribute.coding:
         case Edges(dates=True) as edges:
-            values = stored.of(attribute.name, edges, codes)
-            yield from (_word("dates"), _doubles(np.floor(values)))
+            yield from (_word("dates"), _doubles(np.floor(stored.of(attribute.name, edges, codes))))
         case Edges(decimals=0, scale=Scale()) as edges if stored.is_value(attribute.name):
             yield from _integers(stored.of(attribute.name, edges, codes), edges.edges)
         case Edges() as edges:

@@ -99,7 +99,6 @@ def rows_of_frame(frame: pd.DataFrame, coding: Coding, domain: Domain) -> Number
 
 
 def categories_of(attribute: Attribute) -> "pd.CategoricalDtype":
-    """The declared type of a column."""
     match attribute.coding:
         case Labels(labels, integer, ordered):
             values = [int(label) for label in labels] if integer else list(labels)
@@ -224,8 +223,7 @@ class Outputs:
             with suppress(Exception):  # libraries raise what they like where a model has no such number
                 facts[fact] = float(getattr(fit, fact))
         if facts:
-            frame = pd.DataFrame({"value": facts})
-            self._add(OutputKind.TABLE, f"{name}{FIT}", frame, ())
+            self._add(OutputKind.TABLE, f"{name}{FIT}", pd.DataFrame({"value": facts}), ())
 
     def curve(
         self, name: str, data: "pd.DataFrame | pd.Series[Any]", *, at_risk: str | None = None
@@ -237,10 +235,8 @@ class Outputs:
         """
         frame = _frame(data)
         if not pd.api.types.is_numeric_dtype(frame.index) or not frame.index.is_monotonic_increasing:
-            raise InvalidInputError(
-                field=f"output '{name}'",
-                problem="needs an index of increasing numbers, one for each place",
-            )
+            problem = "needs an index of increasing numbers, one for each place"
+            raise InvalidInputError(field=f"output '{name}'", problem=problem)
         self._add(OutputKind.CURVE, name, frame, () if at_risk is None else (at_risk,))
 
     def scalar(self, name: str, value: float, *, count: bool = False) -> None:

@@ -203,7 +203,7 @@ class TestProofs:
         for envelope in checkpoints:
             signed = checkpoint_of(envelope, PUBLIC)
             leaves = [entry.leaf for entry in entries[: signed.size]]
-            assert signed.root == merkle.root_of_leaves(leaves)
+            assert signed.root == merkle.Peaks(leaves).root()
 
     def test_a_log_that_has_not_grown_keeps_its_checkpoint(self, filled, log, checkpoints):
         with filled.transaction() as tx:
@@ -310,7 +310,7 @@ class TestTampering:
     def test_s38_two_checkpoints_unmask_a_fork(self, filled, log, entries, checkpoints, tmp_path):
         """Two readers were shown two logs that part at entry 7: no proof joins their checkpoints."""
         mine, forked = checkpoint_of(checkpoints[-1], PUBLIC), rechained(entries, 7)
-        theirs = merkle.root_of_leaves(entry.leaf for entry in forked)
+        theirs = merkle.Peaks(entry.leaf for entry in forked).root()
         with filled.reading() as tx:
             same, longer = log.consistency(tx, 13, 13), log.consistency(tx, 9, 13)
         with pytest.raises(VerificationError):

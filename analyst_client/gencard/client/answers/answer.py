@@ -101,9 +101,8 @@ def scalar_grid(scalars: Sequence[Scalar]) -> Grid:
 
 def table_grid(table: AnswerTable) -> Grid:
     names = table.column_names[:MOST_COLUMNS]
-    more = (
-        [f"{len(table.column_names) - len(names):,} more"] if table.column_names[MOST_COLUMNS:] else []
-    )
+    left = len(table.column_names) - len(names)
+    more = [f"{left:,} more"] if left else []
     lines = [
         (name, *map(digits, values[:MOST_COLUMNS]), *("…" for _ in more))
         for name, values in zip(table.row_names, table.values, strict=True)
@@ -146,13 +145,8 @@ def p_text(p: float) -> str:
 
 def coefficient_rows(coefficients: Coefficients) -> list[list[float]]:
     """Estimate, standard error, statistic, p-value and both ends of the interval of each."""
-    columns = (
-        coefficients.params,
-        coefficients.bse,
-        coefficients.tvalues,
-        coefficients.pvalues,
-        coefficients.conf_int(),
-    )
+    one = coefficients
+    columns = (one.params, one.bse, one.tvalues, one.pvalues, one.conf_int())
     rows: list[list[float]] = np.column_stack(columns).tolist()
     return rows
 
@@ -192,11 +186,6 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def finite(self) -> bool:
-        """Whether it can be drawn."""
-        return all(map(math.isfinite, (self.estimate, self.low, self.high)))
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CoefficientPlot:
@@ -205,7 +194,6 @@ class CoefficientPlot:
     A shell shows lines of text, a notebook shows a figure, ``save`` writes one.
 
     Args:
-        title: The formula.
         level: Coverage of the intervals, such as 0.95.
     """
 
@@ -216,11 +204,11 @@ class CoefficientPlot:
     @property
     def shown(self) -> tuple[Interval, ...]:
         """The intervals that are drawn: the first ``MOST`` that are finite."""
-        return tuple(one for one in self.intervals if one.finite)[:MOST]
+        ends = ((one, (one.estimate, one.low, one.high)) for one in self.intervals)
+        return tuple(one for one, values in ends if all(map(math.isfinite, values)))[:MOST]
 
     @property
     def left_out(self) -> int:
-        """Number of intervals that are not drawn."""
         return len(self.intervals) - len(self.shown)
 
     def __repr__(self) -> str:
@@ -364,8 +352,7 @@ class Answer(WrittenAsJson, Displayable):
         if not 0 < float(alpha) < 1:
             problem, advice = "must be between 0 and 1", "Write, for example, alpha=0.05."
             raise InvalidInputError(field="alpha", problem=problem, advice=advice)
-        ends = coefficients.conf_int(float(alpha))
-        return pd.DataFrame(ends, index=pd.Index(coefficients.names))
+        return pd.DataFrame(coefficients.conf_int(float(alpha)), index=pd.Index(coefficients.names))
 
     def __getitem__(self, name: str) -> float | None:
         """A number such as ``answer["llf"]``; raises KeyError, which names those there are."""

@@ -93,7 +93,6 @@ LIST_HEADS = ("Answer", "Kind", "Formula", "State", "Paid")
 
 
 def list_line(run: RunOnRecords) -> tuple[str, str, str, str, str]:
-    """A run under ``LIST_HEADS``."""
     return run.name, run.kind, run.formula, run.state, str(run.paid)
 
 
@@ -195,7 +194,6 @@ class DryRun(Displayable):
     """A program on the rows of one release: the run on the records must have the same shape.
 
     Args:
-        program: The file as it was.
         outputs: What it gave, rounded as on the records.
         by_levels: Attributes that came as the midpoints of their levels, here and on the records.
     """
@@ -299,11 +297,9 @@ def outputs_here(path: Path, request: BoxRequest) -> Outputs:
     if is_r(text_of(path)):
         rscript = shutil.which("Rscript")
         if rscript is None:
-            raise InvalidInputError(
-                field="program",
-                problem="is in R, and Rscript is not on the PATH of this machine",
-                advice="Install R (https://www.r-project.org) to run the program on synthetic rows.",
-            )
+            problem = "is in R, and Rscript is not on the PATH of this machine"
+            advice = "Install R (https://www.r-project.org) to run the program on synthetic rows."
+            raise InvalidInputError(field="program", problem=problem, advice=advice)
         with as_file(files("gencard.run").joinpath("start.R")) as start:
             process = subprocess.run(
                 [rscript, "--no-init-file", "--no-site-file", str(start), str(path)],
@@ -374,10 +370,6 @@ def answer_from(
 ) -> Answer:
     """The answer that psi determines.
 
-    Args:
-        mechanism: The law of the noise of psi.
-        about: Where psi comes from, in names and values.
-
     Raises:
         LackingMarginalsError: psi does not determine it.
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
@@ -442,8 +434,7 @@ def answer_of_bundle(bundle: Bundle, keys: Keys | None, question: AnalystQuestio
         card = signed_card(bundle, keys.followed(bundle))
     coding, psi = checked_schema(bundle, card), bundle.psi()
     check_psi(card, psi, coding)
-    standing = _confirmed(bundle, card, keys)
-    about = (("Card", card.name), ("Verified", standing))
+    about = (("Card", card.name), ("Verified", _confirmed(bundle, card, keys)))
     return answer_from(psi, coding, question, card.terms.privacy.mechanism, about)
 
 

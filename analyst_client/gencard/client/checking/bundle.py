@@ -177,7 +177,7 @@ class Bundle:
 
     def psi(self) -> Psi:
         """Read the saved psi; bytes that are not the canonical form of their content are rejected."""
-        if self._card_of_tier(Tier.PRIVATE):
+        if self._private_card():
             raise NoPsiError
         content = self.one("psi").content
         psi = psi_of_document(content)
@@ -187,17 +187,17 @@ class Bundle:
 
     def domain(self) -> Domain:
         """The attributes of psi's marginals, or under a card of tier private its own."""
-        card = self._card_of_tier(Tier.PRIVATE)
+        card = self._private_card()
         if card is None:
             return self.psi().fitted.domain
         return self.schema().domain.covered_by(card.terms.cliques)
 
-    def _card_of_tier(self, tier: Tier) -> CardTerms | None:
-        """Return the one card if it has this tier, else None; its signatures are not checked here."""
+    def _private_card(self) -> CardTerms | None:
+        """The one card if its tier is private, else None; its signatures are not checked here."""
         if len(self.all("card")) != 1:
             return None
         card = card_of_statement(dsse.opened(self.one("card").content)[0])
-        return card if card.tier is tier else None
+        return card if card.tier is Tier.PRIVATE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,13 +338,6 @@ def _kind_of(content: bytes) -> str | None:
 
 
 # Offline verification of saved files: card, schema, psi, receipts, rows, answers, log, verdicts.
-
-
-_MISSING = {
-    "Rows": "not found; name their file as well",
-    "Receipt": "not found, so rows and psi cannot be matched with the card",
-    "Log": "no checkpoint found, so the log cannot be checked",
-}
 
 
 class Outcome(StrEnum):
@@ -492,7 +485,6 @@ def _check_audited(
 def _check_data(
     bundle: Bundle, card: CardTerms, coding: Coding | None, receipts: list[Receipt], record: _Record
 ) -> None:
-    """Check psi and rows against the card and its receipts."""
     if card.tier is Tier.PRIVATE:
         with record.check("psi") as confirm:
             if bundle.all("psi"):
@@ -633,14 +625,12 @@ _ONLINE = "Revocation, asked online"
 
 def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record) -> None:
     alone = bool(bundle.all("answer")) and not receipts
-    missing = {
-        "Rows": not bundle.all("rows") and not alone,
-        "Receipt": not bundle.all("receipt") and not alone,
-        "Log": not bundle.all("checkpoint"),
-    }
-    for what, absent in missing.items():
-        if absent:
-            record.leave(what, _MISSING[what])
+    if not bundle.all("rows") and not alone:
+        record.leave("Rows", "not found; name their file as well")
+    if not bundle.all("receipt") and not alone:
+        record.leave("Receipt", "not found, so rows and psi cannot be matched with the card")
+    if not bundle.all("checkpoint"):
+        record.leave("Log", "no checkpoint found, so the log cannot be checked")
     if not receipts and bundle.all("psi"):
         record.leave("psi", "only its format was checked: no receipt confirms its counts")
     if bundle.ignored:

@@ -165,12 +165,14 @@ def _check_maker(receipt: Receipt, card: CardTerms) -> None:
     """Check that seed, black box and treatment of uniques in a receipt are those of the card."""
     without = card.terms.without_uniques
     seedless = without or card.tier is not Tier.BY_CONSTRUCTION
-    if (_tier_of(receipt), receipt.seed is None) != (card.tier, seedless):
+    tier: Tier | None = Tier.PRIVATE if receipt.private_box else Tier.BY_CONSTRUCTION
+    if receipt.audited is not None:  # a receipt that names boxes of two tiers states none
+        tier = None if receipt.private_box else Tier.AUDITED
+    if (tier, receipt.seed is None) != (card.tier, seedless):
         raise VerificationError(problem="the receipt and the card differ in tier")
     if receipt.most_records != card.most_records:
-        raise VerificationError(
-            problem="the receipt and the card differ in the number of records that count for a person"
-        )
+        problem = "the receipt and the card differ in the number of records that count for a person"
+        raise VerificationError(problem=problem)
     if receipt.without_uniques != without:
         raise VerificationError(problem="the receipt and the card differ in the treatment of uniques")
     box = receipt.private_box if receipt.audited is None else receipt.audited.digest
@@ -178,22 +180,10 @@ def _check_maker(receipt: Receipt, card: CardTerms) -> None:
         raise VerificationError(problem="the receipt and the card name different black boxes")
 
 
-def _tier_of(receipt: Receipt) -> Tier | None:
-    """Return the tier that a receipt states; None if it names boxes of two tiers."""
-    if receipt.audited is not None:
-        return None if receipt.private_box else Tier.AUDITED
-    return Tier.PRIVATE if receipt.private_box else Tier.BY_CONSTRUCTION
-
-
 def passing_verdict(
-    envelopes: Iterable[bytes], audited: AuditedBox, keys: KeyHistory, card: CardTerms, digest: str
+    envelopes: Iterable[bytes], audited: AuditedBox, keys: KeyHistory, card: CardTerms, card_digest: str
 ) -> bytes:
-    """The envelope of the passing verdict, for this card, that a receipt names.
-
-    Args:
-        envelopes: Signed facts, among which it should be.
-        digest: SHA-256, in hex, of the card.
-    """
+    """The envelope of the passing verdict, for this card, that a receipt names."""
     from gencard.core.audit.report import Verdict  # noqa: PLC0415 - loads scipy.stats
 
     matches = [envelope for envelope in envelopes if _digest_of(envelope) == audited.verdict_digest]
@@ -207,7 +197,7 @@ def passing_verdict(
         "verdict": str(Verdict.NO_EVIDENCE),
     }
     agrees = all(verdict.get(name) == value for name, value in facts.items())
-    if subject_digest(payload) != digest or not agrees:
+    if subject_digest(payload) != card_digest or not agrees:
         raise VerificationError(problem="the verdict is not about the card's generator")
     return matches[0]
 
@@ -230,7 +220,7 @@ class LogWatch:
     """The controller's log; keeps the last verified checkpoint to notice a fork or rollback."""
 
     def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
+        self._connection, self._file = connection, connection.credentials.folder / LOG_SEEN
 
     def checkpoint(self) -> Checkpoint:
         """The newest checkpoint, proved to continue the one kept before."""
@@ -268,12 +258,7 @@ class LogWatch:
     def entry(
         self, body: bytes, signed: Receipt | SignedAnswer, controller: str
     ) -> tuple[LogEntry, Checkpoint]:
-        """The log entry of a release or an answer, proved to be in the newest checkpoint, and that one.
-
-        Args:
-            body: The entry as the controller sent it.
-            controller: Its URI, as the card names it.
-        """
+        """The log entry of a release or answer, proved to be in the newest checkpoint, and that one."""
         check_entry(body, signed, controller)
         return self.proved(body, signed.log_index)
 
@@ -285,10 +270,6 @@ class LogWatch:
         entry = LogEntry(body, checkpoint.size, tuple(proof.path))
         check_in_log(entry, index, bytes.fromhex(checkpoint.root))
         return entry, checkpoint
-
-    @property
-    def _file(self) -> Path:
-        return self._connection.credentials.folder / LOG_SEEN
 
     def _seen(self, verified: Checkpoint | None = None) -> Checkpoint | None:
         """The kept checkpoint; its signature is checked unless these very bytes were verified."""
@@ -392,28 +373,22 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
 
     Exact histograms and sums must agree with the marginals, and with each other.
     """
-    linear = tuple(linear.statistic for linear in psi.linear)
-    same = psi.cliques == card.terms.marginals and are_functions_of(linear, card.terms.moments, coding)
-    cliques = (*card.terms.cliques, *card.terms.number_cliques)
-    if (
-        not same
-        or psi.domain != coding.domain.covered_by(cliques)
-        or not _same_numbers(card.terms, psi, coding)
-    ):
+    terms, linear = card.terms, tuple(linear.statistic for linear in psi.linear)
+    same = psi.cliques == terms.marginals and are_functions_of(linear, terms.moments, coding)
+    cliques = (*terms.cliques, *terms.number_cliques)
+    same = same and psi.domain == coding.domain.covered_by(cliques)
+    if not same or not _same_numbers(terms, psi, coding):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
     recorded = [measurement.stddev for measurement in psi.measurements]
-    sums = [stddev for linear in psi.linear for stddev in linear.stddevs]
-    agreed_stddevs = (*stddevs(card.terms), *sum_stddevs(card.terms, linear))
-    recorded_numbers = [one.stddev for one in psi.histograms]
-    recorded_numbers += [stddev for one in psi.sums for stddev in (one.stddev, one.counts_stddev)]
-    agreed_stddevs = (*agreed_stddevs, *number_stddevs(card.terms, coding))
-    if not np.allclose([*recorded, *sums, *recorded_numbers], agreed_stddevs, rtol=_ROUNDING, atol=0):
+    recorded += [stddev for linear in psi.linear for stddev in linear.stddevs]
+    recorded += [one.stddev for one in psi.histograms]
+    recorded += [stddev for one in psi.sums for stddev in (one.stddev, one.counts_stddev)]
+    agreed = (*stddevs(terms), *sum_stddevs(terms, linear), *number_stddevs(terms, coding))
+    if not np.allclose(recorded, agreed, rtol=_ROUNDING, atol=0):
         raise VerificationError(problem="psi does not have the noise that the card names")
-    counts = [
-        *(one.values for one in psi.measurements),
-        *(np.array(one.counts) for one in psi.histograms),
-    ]
-    if any(np.any(values % card.terms.transform.rounding) for values in counts):
+    counts = [one.values for one in psi.measurements]
+    counts += [np.array(one.counts) for one in psi.histograms]
+    if any(np.any(values % terms.transform.rounding) for values in counts):
         raise VerificationError(problem="psi is not rounded as the card says")
     try:
         check_numbers_agree(psi, coding)
@@ -453,9 +428,7 @@ def check_delivered_file(
     """Compare a file with the one that a release of these rows writes, with numbers or with intervals.
 
     Args:
-        dataset: The codes that were read from the file.
         drawing_seeds: Seeds of the numbers drawn within intervals, one for each receipt.
-        places: Where numbers lie inside levels, as ``places_by`` returns it.
 
     Raises:
         VerificationError: The file differs from the delivered one; names the difference.

@@ -149,9 +149,8 @@ class AnalystQuestion:
         for name in self.options:
             if name not in takes:
                 problem = f"is not an option of kind {self.kind}"
-                raise InvalidInputError(
-                    field=name, problem=problem, advice=advice_on(name, [*_OF_ALL, *takes])
-                )
+                advice = advice_on(name, [*_OF_ALL, *takes])
+                raise InvalidInputError(field=name, problem=problem, advice=advice)
 
 
 Parameters = ParamSpec("Parameters")
@@ -398,12 +397,8 @@ def _statistic(field: str, value: Any) -> Any:
     if isinstance(value, str | Moment | Histogram | Sum) or _is_a(value, "AllMarginals"):
         return value
     if not isinstance(value, Iterable) or not all(isinstance(name, str) for name in value):
-        refuse(
-            field,
-            value,
-            "a list of marginals, each a tuple of attribute names",
-            _marginals_advice(field, ["a", "b"]),
-        )
+        expected = "a list of marginals, each a tuple of attribute names"
+        refuse(field, value, expected, _marginals_advice(field, ["a", "b"]))
     return tuple(value)
 
 
@@ -491,27 +486,25 @@ _WEIGHTS = 'Write weights={("sex", "health"): 3}.'
 CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("dataset", "purpose", "generator", "formula", "name"), text),
     **dict.fromkeys(("release", "black_box", "address", "attribute", "by", "one", "other"), text),
-    **dict.fromkeys(("resume", "role", "project"), optional_text),
-    **dict.fromkeys(("folder", "certificate", "key", "authority", "signing_key"), path),
+    **dict.fromkeys(("reason", "resource", "fingerprint", "action", "shown"), text),
+    **dict.fromkeys(("test", "method", "matrix"), text),
+    **dict.fromkeys(("resume", "role", "project", "where", "query", "remark", "code"), optional_text),
+    **dict.fromkeys(("folder", "certificate", "key", "authority", "signing_key", "request"), path),
     **dict.fromkeys(("controller_key", "log_key", "scratch", "path", "program", "file"), path),
     **dict.fromkeys(("accept", "dry_run", "measure", "replace", "again", "without_uniques"), flag),
-    **dict.fromkeys(("epsilon", "rho", "delta"), number),
+    **dict.fromkeys(("epsilon", "rho", "delta", "alpha", "value", "typ", "smoothing"), number),
     **dict.fromkeys(("names", "measures", "attributes", "libraries", "present"), names_only),
+    **dict.fromkeys(("seed", "index", "bootstrap_seed"), whole(0, LARGEST_WORD)),
     "rows": whole(1, MOST_ROWS),
-    "seed": whole(0, LARGEST_WORD),
     "runs": whole(LEAST_RUNS, MOST_RUNS),
     "order": whole(1, 65_536),
     "marginals": statistics,
     "values": choice(*get_args(ValueForm)),
     "kind": choice(*Analysis),
-    "where": optional_text,
     "neighbouring": choice(*Neighbouring),
     "answer": lambda field, value: value if isinstance(value, bytes) else path(field, value),
     "progress": progress,
     "audit": instance(AuditTerms.__name__, advice="Write audit=AuditTerms(runs=..., order=...)."),
-    **dict.fromkeys(("reason", "resource", "fingerprint", "action", "shown"), text),
-    **dict.fromkeys(("query", "remark", "code"), optional_text),
-    "request": path,
     "card": instance("str", "CardReview", advice="Write card=steward.review(name)."),
     "preview": instance("Preview", advice="Write preview=steward.preview(...)."),
     "arguments": instance("Mapping", "dict", advice='Write arguments={"black_box": "trees"}.'),
@@ -520,14 +513,10 @@ CHECKS: Mapping[str, Check] = {
     "red": flag,
     "digits": whole(1, DIGITS),
     "last": whole(1, 1_000_000),
-    "index": whole(0, LARGEST_WORD),
-    **dict.fromkeys(("alpha", "value", "typ", "smoothing"), number),
-    **dict.fromkeys(("test", "method", "matrix"), text),
     "missing": choice("level", "drop"),
     "response": choice("levels", "stored", "coded"),
     "components": whole(1, 1_000),
     "bootstrap": whole(0, 100_000),
-    "bootstrap_seed": whole(0, LARGEST_WORD),
     "q": shares,
     "connection": path,
     "answers": several("Answer", 'Write answers=[card.answer("...")].'),

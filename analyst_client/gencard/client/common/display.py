@@ -242,10 +242,10 @@ class Listed(list[Item]):
         return [self._line(item) for item in self]
 
     def _repr_html_(self) -> str:
-        return _framed(self._title, [self._grid()])
+        return _framed(self._title, [Grid(self.heads, self.lines())])
 
     def __rich__(self) -> Table:
-        return self._grid().rich()
+        return Grid(self.heads, self.lines()).rich()
 
     def __repr__(self) -> str:
         """Columns of text; long cells are cut."""
@@ -257,9 +257,6 @@ class Listed(list[Item]):
             for line in lines
         ]
         return "\n".join(table) if self else f"<{self._title}: none>"
-
-    def _grid(self) -> Grid:
-        return Grid(self.heads, self.lines())
 
 
 def printable(text: str, most: int) -> str:

@@ -188,11 +188,8 @@ def check_fits(ending: str, written: RowsToWrite) -> None:
     if problem is None:
         return
     others = [other for other in WRITTEN if _problem(other, written) is None]
-    raise InvalidInputError(
-        field="file",
-        problem=f"cannot be written as {ending}: {problem}",
-        advice=f"Write {_listed(others)} instead.",
-    )
+    problem, advice = f"cannot be written as {ending}: {problem}", f"Write {_listed(others)} instead."
+    raise InvalidInputError(field="file", problem=problem, advice=advice)
 
 
 def numbers_of_levels(attribute: Attribute) -> list[int] | list[float]:
@@ -278,10 +275,8 @@ def _problems_of_spss(written: RowsToWrite) -> _Problems:
         if size > 64:
             yield name, f"the name has {size} bytes, and at most 64 fit"
         if not (_is_word(name, "._$#@") and name[0].isalpha()) or name.endswith("."):
-            yield (
-                name,
-                "a name there has letters, digits, . _ $ # @ only, a letter first, no point last",
-            )
+            form = "letters, digits, . _ $ # @ only, a letter first, no point last"
+            yield name, f"a name there has {form}"
         if name.upper() in _SPSS_WORDS:
             yield name, "the name is a word of SPSS"
         other = known.setdefault(name.casefold(), name)
@@ -440,12 +435,18 @@ def _dates_of(name: str, look: TextLook) -> str:
     values = look.days.get(name, [])
     fitting = [form for form in DATES if values and all(is_date(value, form) for value in values)]
     if not fitting:
-        if not values or all(map(_is_day, values)):
-            return ""
-        raise UndeclaredLevelError(attribute=name)
+        try:
+            for value in values:
+                day_of(value)
+        except ValueError:
+            raise UndeclaredLevelError(attribute=name) from None
+        return ""
     if len(fitting) == 1:
         return fitting[0]
-    orders = [_orders_of(other) for other in look.days.values()]
+    orders = [
+        [form[:2] for form in DAY_OR_MONTH_FIRST if all(is_date(day, form) for day in other)]
+        for other in look.days.values()
+    ]
     others = {order[0] for order in orders if len(order) == 1}
     chosen = [form for form in fitting if form[:2] in others]
     if len(chosen) == 1:
@@ -453,20 +454,6 @@ def _dates_of(name: str, look: TextLook) -> str:
     problem = f"has dates of '{name}' in which day and month could be exchanged"
     advice = "Save the file again with dates as YYYY-MM-DD."
     raise InvalidInputError(field="file", problem=problem, advice=advice)
-
-
-def _orders_of(values: Sequence[str]) -> list[str]:
-    """Return the first part of each order of day and month that all dates have."""
-    forms = [form for form in DAY_OR_MONTH_FIRST if all(is_date(day, form) for day in values)]
-    return [form[:2] for form in forms]
-
-
-def _is_day(text: str) -> bool:
-    try:
-        day_of(text)
-    except ValueError:
-        return False
-    return True
 
 
 def days_of_text(text: str, form: str) -> float:

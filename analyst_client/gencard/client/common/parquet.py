@@ -145,8 +145,7 @@ def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None) ->
     names = names_of(attribute)
     absent = codes == len(names)
     if is_integer(attribute):
-        whole = np.array([*map(int, names), 0], dtype=np.int64)
-        return pa.array(whole[codes], mask=absent)
+        return pa.array(np.array([*map(int, names), 0], dtype=np.int64)[codes], mask=absent)
     if is_boolean(attribute) and values is not None:
         return pa.array(codes == 1, mask=absent)
     positions = pa.array(codes.astype(np.int32), mask=absent)

@@ -155,9 +155,8 @@ class NamedPsi(Psi, Displayable):
     def _type(self, name: str) -> "pd.CategoricalDtype":
         import pandas as pd  # noqa: PLC0415 - only where frames are wanted
 
-        return pd.CategoricalDtype(
-            list(self._names(name)), ordered=is_ordered(self.coding.attribute(name))
-        )
+        ordered = is_ordered(self.coding.attribute(name))
+        return pd.CategoricalDtype(list(self._names(name)), ordered=ordered)
 
     def _free(self, column: str) -> str:
         while column in self.domain:

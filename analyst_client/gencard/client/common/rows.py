@@ -102,11 +102,7 @@ def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | No
 
 
 def check_rows_fit(path: Path, coding: Coding, names: Clique, rows: int, form: ValueForm) -> None:
-    """Check that a file can hold rows, before they are generated; raises InvalidInputError.
-
-    Args:
-        form: In which attributes with edges will be written.
-    """
+    """Check that a file can hold rows, before they are generated; raises InvalidInputError."""
     ending = ending_to_write(path)
     if ending in _PARTS:
         _part(ending)
@@ -266,10 +262,8 @@ def difference(path: Path, again: Path) -> str | None:
                     lines = enumerate(zip_longest(left, right), start=1)
                     number = next((number for number, (one, other) in lines if one != other), 1)
                 return line_problem(number)
-            case ".parquet":
-                problem: str | None = _part(".parquet").difference(path, again)
-            case ".xlsx":
-                problem = _part(".xlsx").difference(path, again)
+            case ".parquet" | ".xlsx" as ending:
+                problem: str | None = _part(ending).difference(path, again)
             case ending:
                 problem = _part(ending).difference(path, again, MOST_CELLS)
     except _UNREADABLE:

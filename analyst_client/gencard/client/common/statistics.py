@@ -43,9 +43,7 @@ class StatisticsFile:
 
     Args:
         values: As they are stored: codes, texts, and numbers of days, seconds or milliseconds.
-        labels: By column, the label of each code.
         forms: By column, its display format.
-        declares_missing: Values are declared as missing.
     """
 
     values: pd.DataFrame
@@ -79,8 +77,7 @@ def _main(parent: int, path: Path, folder: Path, most_cells: int) -> int:
     if (size.number_rows or 0) * size.number_columns > most_cells:
         return _TOO_LARGE
     frame, facts = read(path, **options)
-    known = {name: _plain(frame[name]) for name in frame.columns}
-    pd.DataFrame(known).to_parquet(folder / _VALUES)
+    pd.DataFrame({name: _plain(frame[name]) for name in frame.columns}).to_parquet(folder / _VALUES)
     document = {
         "labels": {name: list(own.items()) for name, own in facts.variable_value_labels.items()},
         "forms": facts.original_variable_types,

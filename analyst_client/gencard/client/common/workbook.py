@@ -50,9 +50,8 @@ def write_workbook(dataset: Dataset, coding: Coding, path: Path, values: Values 
         problem = (
             "cannot be written as .xlsx: the last row has missing values only, and would be none there"
         )
-        raise InvalidInputError(
-            field="file", problem=problem, advice="Write another format, or with another seed."
-        )
+        advice = "Write another format, or with another seed."
+        raise InvalidInputError(field="file", problem=problem, advice=advice)
     path.touch()  # a place that cannot be written is refused before the rows are made
     book = Workbook(write_only=True)
     sheet = book.create_sheet(_SHEET)

@@ -67,14 +67,8 @@ STREAM_SECONDS = 600.0
 _MESSAGE_BYTES = 4 * 1024 * 1024
 
 _SERVICES = (
-    answers_pb2,
-    audit_pb2,
-    catalog_pb2,
-    ledger_pb2,
-    measures_pb2,
-    negotiation_pb2,
-    steward_pb2,
-    synthesis_pb2,
+    *(answers_pb2, audit_pb2, catalog_pb2, ledger_pb2),
+    *(measures_pb2, negotiation_pb2, steward_pb2, synthesis_pb2),
 )
 _OPERATIONS = ("GetOperation", "WaitOperation", "CancelOperation")
 
@@ -455,10 +449,6 @@ class Channels(grpc.Channel):
     def address(self) -> str:
         return self.addresses[self._place]
 
-    @property
-    def present(self) -> grpc.Channel:
-        return self._channels[self._place]
-
     def use_next(self, failed: str) -> None:
         """Send the next calls to the address after the one that failed; pause after each round."""
         with self._lock:
@@ -483,7 +473,7 @@ class Channels(grpc.Channel):
     stream_stream: Any = partialmethod(_calls, "stream_stream")
 
     def subscribe(self, callback: Any, try_to_connect: bool = False) -> None:  # grpc.Channel requires it
-        self.present.subscribe(callback, try_to_connect)
+        self._channels[self._place].subscribe(callback, try_to_connect)
 
     def unsubscribe(self, callback: Any) -> None:
         for channel in self._channels:

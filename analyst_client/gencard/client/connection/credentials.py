@@ -446,7 +446,7 @@ def _write(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def _check_ours(folder: Path, answer: EnrolmentAnswer) -> None:
-    """Check that the answer is for the pending keys or, if there are none, for the keys in use."""
+    """Check that the answer is for keys and name of the request or, without one, for those in use."""
     pending = folder / PENDING
     places = [place for place in (pending, folder) if (place / _SIGNING_KEY).exists()]
     if not places:
@@ -460,13 +460,7 @@ def _check_ours(folder: Path, answer: EnrolmentAnswer) -> None:
     if answer.certificate.public_key() != _tls_key(places[0] / _TLS_KEY).public_key():
         problem = "has a certificate for another TLS key than the one in this folder"
         raise InvalidInputError(field="answer", problem=problem)
-    _check_name(folder, answer)
-
-
-def _check_name(folder: Path, answer: EnrolmentAnswer) -> None:
-    """Check that the answer is for the requested name or, without a request, for the name in use."""
-    requests = (folder / PENDING).glob(f"*{_REQUEST}")
-    names = {request.name.removesuffix(_REQUEST) for request in requests}
+    names = {request.name.removesuffix(_REQUEST) for request in pending.glob(f"*{_REQUEST}")}
     credentials = Credentials.of_folder(folder)
     if not names and credentials.certificate.exists():
         names = {credentials.identity().name}

@@ -96,11 +96,9 @@ def in_file(folder: Path) -> Allocate:
                 _reserve(file, size)
                 return np.memmap(file, dtype=dtype, mode="r+", shape=shape, order="F")
         except OSError:
-            raise InvalidInputError(
-                field="file",
-                problem=f"not enough free space in {folder}",
-                advice="Free disk space, or choose a folder on another disk.",
-            ) from None
+            problem = f"not enough free space in {folder}"
+            advice = "Free disk space, or choose a folder on another disk."
+            raise InvalidInputError(field="file", problem=problem, advice=advice) from None
 
     return allocate
 
@@ -140,9 +138,7 @@ class RemoteBox:
     """
 
     def __init__(self, connection: Connection, card: str, black_box: str = "") -> None:
-        self._connection = connection
-        self._card = card
-        self._black_box = black_box
+        self._connection, self._card, self._black_box = connection, card, black_box
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         """Run the black box once; raises if the answer is not the requested table."""

@@ -42,7 +42,7 @@ from gencard.wire.black_box import (
     HundredthsReport,
     Values,
     error_of_refusal,
-    expected_line,
+    rows_line,
 )
 from gencard.wire.canonical import document_of, json_bytes
 
@@ -155,7 +155,7 @@ def _cause(observed: Observed, request: BoxRequest, limits: SandboxLimits, text:
             "it failed once and succeeded with the same seed when it was run again",
             "Take all randomness from the seed, and depend on nothing else, such as time.",
         )
-    expected = expected_line(request)
+    expected = rows_line(request.rows)
     if observed.code is None:
         return observed.error.fields["problem"], (
             f"Write a header of {len(expected)} bytes and the codes of {request.rows} rows to standard"
