@@ -52,8 +52,7 @@ from gencard.controller.page.security import (
     Wall,
     refusal_of,
     session_cookie,
-    set_attempt,
-    set_session,
+    set_cookie,
 )
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.settings_tables import PageTable
@@ -233,7 +232,7 @@ class PageParts:
                 response = _refusal(UnauthenticatedError(advice="Sign in, then decide again."))
             else:
                 response = RedirectResponse("/sign-in", 303)
-            set_session(response, "", 0)
+            set_cookie(response, "", 0)
             return response
         # a change must come from a form of this session
         if request.method == "POST" and not compare_digest(
@@ -259,13 +258,13 @@ class PageParts:
         who, passkey = self.ceremonies.assertion(SIGN_IN, answer, "sign-in")
         token = self.sessions.open(who, passkey.key, session_cookie(request))
         response = RedirectResponse("/", 303)
-        set_session(response, token)
+        set_cookie(response, token)
         return response
 
     def _to_issuer(self, oidc: Oidc, request: Request) -> Response:  # noqa: ARG002
         browser = secrets.token_urlsafe(32)
         response = RedirectResponse(oidc.begin(browser), 303)
-        set_attempt(response, browser, ATTEMPT_SECONDS)
+        set_cookie(response, browser, ATTEMPT_SECONDS, kind=ATTEMPT)
         return response
 
     def _from_issuer(self, oidc: Oidc, request: Request) -> Response:
@@ -278,8 +277,8 @@ class PageParts:
         token = self.sessions.open(who, "", session_cookie(request))
         response = _page("signed_in.html", {"title": "Signed in"})
         response.headers["refresh"] = "0; url=/"
-        set_attempt(response, "", 0)
-        set_session(response, token)
+        set_cookie(response, "", 0, kind=ATTEMPT)
+        set_cookie(response, token)
         return response
 
     def _passkey_options(self, request: Request) -> Response:
@@ -293,7 +292,7 @@ class PageParts:
     def _sign_out(self, session: Session, request: Request) -> Response:  # noqa: ARG002
         self.sessions.close(session_cookie(request))
         response = RedirectResponse("/sign-in", 303)
-        set_session(response, "", 0)
+        set_cookie(response, "", 0)
         response.headers["clear-site-data"] = '"cache", "cookies", "storage"'
         return response
 
@@ -453,8 +452,6 @@ class PatientProtocol(H11Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageServer:
-    """A started page."""
-
     server: uvicorn.Server
     thread: threading.Thread
     origin: str

@@ -172,9 +172,8 @@ def write_new(path: Path, content: bytes, *, private: bool = True) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644)
     except FileExistsError:
-        raise InvalidInputError(
-            field=path.name, problem="already exists and is not overwritten"
-        ) from None
+        problem = "already exists and is not overwritten"
+        raise InvalidInputError(field=path.name, problem=problem) from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
 
@@ -351,8 +350,6 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyRotation:
-    """New signing keys for the controller."""
-
     database: Database
     log: EventLog
     keys: Mapping[str, SigningKey]

@@ -310,7 +310,6 @@ def _say_schema(entry: DatasetTable, declared_by: str | None = None) -> None:
 
 
 def _say_about(schema: PublicSchema) -> None:
-    """Print title, description and the person who declares the schema, and how to set missing texts."""
     say(f"Title: {schema.title}")
     missing = "none; set it with: gencard-controller schema describe --description TEXT"
     say(f"Description: {schema.description or missing}")
@@ -394,7 +393,6 @@ def _asked_of_person(drafted: SchemaDraft) -> SchemaDraft:
 
 
 def _say_questions(drafted: SchemaDraft) -> None:
-    """Print the open questions about persons and weights, and the statements of the schema on them."""
     for unit in drafted.units:
         say(
             f"Does {unit.column} say whose a record is ({unit.why})? Nothing was assumed: each record "

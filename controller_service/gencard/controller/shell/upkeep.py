@@ -74,8 +74,6 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Result of checking one part, with advice if it is not in order."""
-
     check: str
     state: Health
     text: str
@@ -197,18 +195,15 @@ def _database(settings: Settings) -> Diagnosis:
 def _clock(settings: Settings) -> Diagnosis:
     """Compare the clock with the newest log entry, up to which no card, link or session lasts."""
     now = datetime.now(UTC)
+    present = f"{now:%Y-%m-%d %H:%M} UTC"
     try:
         with _reading(settings) as tx:
             ahead = None if tx is None else ahead_of(tx, now)
     except StorageError:  # reported under "database"
-        return Diagnosis(
-            "clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry"
-        )
+        return Diagnosis("clock", Health.WARNING, f"{present}, compared with no log entry")
     if ahead is not None:
         return Diagnosis("clock", Health.BROKEN, ahead_text(ahead, now), AHEAD_ADVICE)
-    return Diagnosis(
-        "clock", Health.OK, f"{now:%Y-%m-%d %H:%M} UTC, not earlier than the newest log entry"
-    )
+    return Diagnosis("clock", Health.OK, f"{present}, not earlier than the newest log entry")
 
 
 def _sandbox(settings: Settings) -> Diagnosis:
