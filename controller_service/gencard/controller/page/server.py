@@ -162,8 +162,8 @@ class PageParts:
     changes: Sequence[FormAction]
     oidc: Oidc | None = None
     shares: Shares = field(default_factory=lambda: Shares(_BOUNDS))
-    strangers: Shares = field(default_factory=lambda: _part(2))
-    at_issuer: Shares = field(default_factory=lambda: _part(4))
+    strangers: Shares = field(default_factory=lambda: Shares(replace(_BOUNDS, calls=_BOUNDS.calls // 2)))
+    at_issuer: Shares = field(default_factory=lambda: Shares(replace(_BOUNDS, calls=_BOUNDS.calls // 4)))
 
     def application(self) -> ASGIApp:
         """Everything behind the outer wall."""
@@ -340,11 +340,6 @@ class PageParts:
         return _page(template, {**common, **context})
 
 
-def _part(divisor: int) -> Shares:
-    """Bounds of callers who share one part of all calls at a time."""
-    return Shares(replace(_BOUNDS, calls=_BOUNDS.calls // divisor))
-
-
 def _address(request: Request) -> str:
     return "" if request.client is None else request.client.host
 
@@ -366,8 +361,7 @@ def _static(request: Request) -> Response:
     if asset is None:
         raise NotFoundError(what="file")
     same = request.url.query == asset.digest
-    cache_control = "private, max-age=86400, immutable" if same else NO_STORE
-    headers = {"cache-control": cache_control}
+    headers = {"cache-control": "private, max-age=86400, immutable" if same else NO_STORE}
     return Response(asset.content, media_type=asset.kind, headers=headers)
 
 
@@ -483,8 +477,7 @@ def start_page(
     changes = [change for module in MODULES for change in module.CHANGES]
     oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)
     parts = PageParts(desk, ceremonies, sessions, report, shown, changes, oidc)
-    config = _config(parts.application(), tls)
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(_config(parts.application(), tls))
     thread = threading.Thread(target=server.run, args=(listeners,), name="page", daemon=True)
     thread.start()
     return PageServer(server, thread, origin)

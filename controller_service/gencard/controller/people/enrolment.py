@@ -151,11 +151,10 @@ class Roster:
             stamp = tuple(sorted((name, of.st_mtime_ns, of.st_size, of.st_ino) for name, of in files))
         if stamp == self._seen[0]:
             return self._seen[1]
-        paths = (self._folder / name for name, *_ in stamp)
         people_by_uri: dict[str, list[Enrolled]] = {}
-        for path in paths:
+        for name, *_ in stamp:
             with suppress(GencardError):
-                enrolled = enrolled_in(path)
+                enrolled = enrolled_in(self._folder / name)
                 people_by_uri.setdefault(enrolled.identity.uri, []).append(enrolled)
         people = {uri: people[0] for uri, people in people_by_uri.items() if len(people) == 1}
         if self._on_change is not None:

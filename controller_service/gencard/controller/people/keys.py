@@ -302,10 +302,15 @@ class SigningKey:
         """Return the key to sign with, in the transaction of the statement; raises StorageError."""
         envelope = newest_change(tx, self.use)
         logged_key = None if envelope is None else key_change_of(envelope).key
-        key = self._held
-        if logged_key is not None and logged_key != key.public_key():
-            key = self._held = self._read_key(logged_key)
-        return key
+        held = self._held
+        if logged_key is None or logged_key == held.public_key():
+            return held
+        for file in (self.next_file, self.file):  # in this order one that is moved meanwhile is seen
+            key = self._in(file)
+            if key is not None and key.public_key() == logged_key:
+                self._held = key
+                return key
+        raise StorageError
 
     def check(self, tx: Connection) -> None:
         """Raise InvalidInputError if no file holds the key that the newest change names."""
@@ -333,13 +338,6 @@ class SigningKey:
             public.chmod(0o644)
             self.next_file.replace(self.file)
             return
-        raise StorageError
-
-    def _read_key(self, wanted: Ed25519PublicKey) -> Ed25519PrivateKey:
-        for file in (self.next_file, self.file):  # in this order one that is moved meanwhile is seen
-            key = self._in(file)
-            if key is not None and key.public_key() == wanted:
-                return key
         raise StorageError
 
     def _in(self, file: Path) -> Ed25519PrivateKey | None:
@@ -385,5 +383,4 @@ class KeyRotation:
 
 def key_history(tx: Connection, key: SigningKey) -> KeyHistory:
     """Return all keys of one use, checked; raises VerificationError."""
-    current = key.current(tx).public_key()
-    return KeyHistory(current, key.use).followed(all_changes(tx))
+    return KeyHistory(key.current(tx).public_key(), key.use).followed(all_changes(tx))

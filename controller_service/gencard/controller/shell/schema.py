@@ -223,9 +223,8 @@ def _levels(labels: str | None, edges: str | None) -> Table:
     for part, number in zip(parts, numbers, strict=True):
         if number is None:
             _day(part)  # what is neither is named, before a number among dates
-    days = [_day(part) for part in parts]
     others |= dict.fromkeys(("edges", "integer", "decimals", "age_at", "fine", "time_of"))
-    return {"dates": days, "step": 1} | others
+    return {"dates": [_day(part) for part in parts], "step": 1} | others
 
 
 def _scale(step: str | None, points: str | None, fine: str | None, fine_points: str | None) -> Table:

@@ -365,9 +365,8 @@ class LineView:
 
 def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[BudgetAccount, ...]:
     """Return the accounts of all datasets on offer, or of one: widest first, then by holder."""
-    names = ledger.caps if dataset is None else (dataset,)
     views = []
-    for name in names:
+    for name in ledger.caps if dataset is None else (dataset,):
         rows = tx.execute(select(balances).where(balances.c.dataset == name)).mappings()
         holders = {(Scope(row["scope"]), row["holder"]) for row in rows} | {(Scope.DATASET, "")}
         reserved: dict[Account, Counter[str]] = defaultdict(Counter)
@@ -379,8 +378,7 @@ def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[Budge
         for scope, holder in sorted(holders, key=lambda one: (list(Scope).index(one[0]), one[1])):
             account = Account(scope, name, holder)
             cap, spent = ledger.cap(account), ledger.spent(tx, account)
-            held = price_of(reserved[account])
-            views.append(BudgetAccount(name, scope, holder, cap, spent, held))
+            views.append(BudgetAccount(name, scope, holder, cap, spent, price_of(reserved[account])))
     return tuple(views)
 
 

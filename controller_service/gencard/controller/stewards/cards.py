@@ -87,9 +87,8 @@ class CardEffect:
         if card.state is not CardState.REQUESTED:
             return None, None
         try:
-            terms = card.proposed
             dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
-            outcome = self.cards.judged(tx, dataset_entry, terms)
+            outcome = self.cards.judged(tx, dataset_entry, card.proposed)
             changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
             price = self.cards.charge(tx, card.analyst, dataset_entry, outcome.terms).price
             return CounterOffer(outcome.terms, changes, price), None

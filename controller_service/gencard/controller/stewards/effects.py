@@ -208,8 +208,7 @@ class PersonEffect:
         else:
             enrolment = self.examined(action.resource, action.arguments)
             identity, same_keys = enrolment.identity, enrolment.kind is Enrolling.RENEWED
-        under = frozenset({ENROL})
-        return Demands(under=under, subject=identity.uri, changes_people=not same_keys)
+        return Demands(under=frozenset({ENROL}), subject=identity.uri, changes_people=not same_keys)
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises AuthorityElsewhereError if certificates are issued on another machine."""
