@@ -163,7 +163,6 @@ class BackupList:
 
 
 def list_of(folder: Path) -> BackupList:
-    """Read the list of a backup from its folder."""
     with suppress(InvalidInputError, KeyError, TypeError, ValueError):
         document = document_of(read_file(folder / FILE, FILE, LIST_LIMIT), FILE)
         files = {text_of(name): text_of(digest) for name, digest in document["files"].items()}
@@ -365,14 +364,11 @@ def place(backup: Path, state: State) -> BackupList:
     Nothing stays after InvalidInputError (another place), VerificationError or StorageError.
     """
     if state.url is not None:
-        raise InvalidInputError(
-            field="state.url", problem="names a database that must be restored with its own tools"
-        )
+        problem = "names a database that must be restored with its own tools"
+        raise InvalidInputError(field="state.url", problem=problem)
     if any(path.name not in _OF_SERVICE for path in state.folder.glob("*")):
-        raise InvalidInputError(
-            field="state.folder",
-            problem="is not empty, and no file is overwritten; name an empty state.folder",
-        )
+        problem = "is not empty, and no file is overwritten; name an empty state.folder"
+        raise InvalidInputError(field="state.folder", problem=problem)
     backup_list = list_of(backup)
     try:
         copied(backup / FILE, state.folder / FILE)
@@ -406,9 +402,8 @@ def alone(state: State) -> Iterator[Leadership | None]:
     leadership = Leadership(state.database_url, state.folder)
     try:
         if not leadership.try_lead():
-            raise InvalidInputError(
-                field="state.url", problem="is in use by another service; stop it first"
-            )
+            problem = "is in use by another service; stop it first"
+            raise InvalidInputError(field="state.url", problem=problem)
         yield leadership
     finally:
         leadership.close()

@@ -220,7 +220,6 @@ class GeneratorFacts:
     """Facts on a generator or black box that cards and policies use.
 
     Args:
-        parameters, claim: Parameters and declared guarantee of a black box.
         privacy: Privacy that one fit spends; of tier private only.
         reviewed_by: Name of the reviewer of a black box with this digest; empty if it was not reviewed.
         within_workload: Whether a fit uses no marginal outside the card's workload.
@@ -281,7 +280,6 @@ def _claim_for_person(claim: Claim, privacy: InsideGenerator) -> Claim:
 
 
 def parameters_of_box(box: BoxEntry) -> dict[str, str]:
-    """Return the parameters of a box as text."""
     match box:
         case AddsMarginalBox():
             return {"generator": box.generator, "marginal": ", ".join(box.clique)}
@@ -347,13 +345,12 @@ class Boxes:
         self._copies = CompiledCopies(work, built_in, imports=imports, entries=entries)
         self._compared: dict[str, tuple[Environment, float]] = {}
         """Environment of a box in a sandbox, and the moment at which it was last compared."""
-        self._privacies: dict[str, Privacy | None] = {}
+        self._privacies = {
+            name: BOXES[box.box].privacy(complete(BOXES[box.box], box.parameters))
+            for name, box in self._boxes.items()
+            if isinstance(box, BuiltInBox)
+        }
         """Privacy that one fit of a built-in box spends, if the controller applies the noise."""
-        for name, box in self._boxes.items():
-            if isinstance(box, BuiltInBox):
-                built_in_box = BOXES[box.box]
-                parameters = complete(built_in_box, box.parameters)
-                self._privacies[name] = built_in_box.privacy(parameters)
 
     def prepare(self) -> None:
         """Prepare recipes and compiled copies for the first job; raises GeneratorChangedError."""
@@ -463,14 +460,18 @@ class Boxes:
         """
         if name not in self._in_cells:
             return self._reference(name, statistics)
+        recipe = self._in_cells[name]
         environment, moment = self._compared.get(name, (Environment(), -inf))
         if time.monotonic() - moment >= within:
-            environment = self._environment_now(self._in_cells[name])
+            environment = recipe.environment
+            if environment.stamp:  # a program of the system has none: it has no distributions
+                try:
+                    environment = python_environment(recipe.libraries, self._copies.folder())
+                except InvalidInputError:
+                    raise GeneratorChangedError from None
             self._compared[name] = environment, time.monotonic()
         cliques, linear = divided(statistics)
-        return replace(
-            self._in_cells[name], environment=environment, cliques=tuple(cliques), linear=tuple(linear)
-        )
+        return replace(recipe, environment=environment, cliques=tuple(cliques), linear=tuple(linear))
 
     def _reference(self, name: str, statistics: Sequence[Statistic]) -> ReferenceRecipe:
         """Return the recipe of a generator, or of a black box without sandbox; raises NotFoundError."""
@@ -489,14 +490,6 @@ class Boxes:
             extra=tuple(box.clique) if isinstance(box, AddsMarginalBox) else None,
             share=box.share if isinstance(box, CopiesRowsBox) else None,
         )
-
-    def _environment_now(self, recipe: ProgramRecipe) -> Environment:
-        if not recipe.environment.stamp:  # a program of the system: it has no distributions
-            return recipe.environment
-        try:
-            return python_environment(recipe.libraries, self._copies.folder())
-        except InvalidInputError:
-            raise GeneratorChangedError from None
 
 
 def _read(box: ProgramBox | BuiltInBox) -> ProgramRecipe:

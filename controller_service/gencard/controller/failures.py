@@ -165,11 +165,9 @@ class Refused:
     @classmethod
     def operation(cls, row: OperationRow) -> "Refused":
         """Return a failed operation; all tries of a card's single attempt count once."""
-        look = row.resource if row.kind == "release" else row.name
+        look = f"{row.kind} {row.resource if row.kind == 'release' else row.name}"
         reason = error_of_document(row.error).reason
-        return cls(
-            row.name, row.changed, row.owner, row.kind, row.resource, reason, f"{row.kind} {look}"
-        )
+        return cls(row.name, row.changed, row.owner, row.kind, row.resource, reason, look)
 
     @classmethod
     def run(cls, row: RunRow) -> "Refused":

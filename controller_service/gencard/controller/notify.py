@@ -150,16 +150,12 @@ class Attempt:
 
 
 class Channel(Protocol):
-    """A channel of notifications."""
-
     @property
     def name(self) -> str:
         """In the state, in logs and on the terminal."""
-        ...
 
     def send(self, message: Message, now: datetime) -> Attempt:
         """Try once; raises nothing that depends on the receiver."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +199,6 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """Sends mail through one server."""
-
     table: MailTable
     password: str = field(repr=False)
     trusted: ssl.SSLContext
@@ -282,10 +276,9 @@ def _trusted(authority: Path | None, place: str) -> ssl.SSLContext:
 
 # Threads that make messages and deliver them.
 
-_AGAIN = (10, 60, 300, 900)
-"""Seconds to the next try after the first ones; an hour after all others."""
+_AGAIN = (10, 60, 300, 900, 3_600)
+"""Seconds to the next try after the first ones; the last holds after all others."""
 
-_LATEST = 3_600
 _GIVE_UP = timedelta(days=2)
 
 Report = Callable[[str, str, str], None]
@@ -297,8 +290,6 @@ class Post:
     """Queue of notifications, which the threads of ``Notifier`` fill and deliver.
 
     Args:
-        controller: The trust domain.
-        link: Address of the page; empty if there is no page.
         interval: Shortest time between two messages.
     """
 
@@ -337,8 +328,8 @@ class Post:
         if row is None or row.due > now:
             return None
         with self.database.transaction() as tx:
-            seconds = _AGAIN[row.tries] if row.tries < len(_AGAIN) else _LATEST
-            stewards.begin_try(tx, row.name, now + timedelta(seconds=seconds))
+            pause = timedelta(seconds=_AGAIN[min(row.tries, len(_AGAIN) - 1)])
+            stewards.begin_try(tx, row.name, now + pause)
         attempt = Attempt(DeliveryOutcome.TAKEN)
         if sentences(row.kinds):
             message = Message(row.name, row.kinds, self.controller, self.link, row.created)
@@ -409,7 +400,6 @@ class Notifier:
 
 
 def post_of(opened: ControllerState) -> Post:
-    """Return the queue of notifications that the settings configure."""
     settings = opened.settings
     return Post(
         opened.database,

@@ -205,11 +205,6 @@ class InSteps:
             self.report(stage, steps_done / self.steps)
 
 
-def clear(work: Path) -> None:
-    """Delete the folders that a crash left; restarted operations make new folders."""
-    shutil.rmtree(work, ignore_errors=True)
-
-
 @contextmanager
 def scratch_folder(work: Path, name: str) -> Iterator[Path]:
     folder = work / name.replace("/", "-")
@@ -225,8 +220,6 @@ def scratch_folder(work: Path, name: str) -> Iterator[Path]:
 
 
 class OperationRunner(Protocol):
-    """Runner of one kind of operation."""
-
     def __call__(self, run: Run) -> None: ...
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
@@ -255,8 +248,6 @@ class OperationBounds:
 
 
 class Operations:
-    """All operations of this controller."""
-
     def __init__(
         self,
         database: Database,
@@ -267,8 +258,7 @@ class Operations:
         bounds: OperationBounds,
     ) -> None:
         self._database, self._refusals, self._executor = database, refusals, executor
-        self._clock, self._report = clock, report
-        self._bounds = bounds
+        self._clock, self._report, self._bounds = clock, report, bounds
         self._pool = ThreadPoolExecutor(bounds.coordinators, thread_name_prefix="operation")
         self._turns: Turns[tuple[OperationRow, Ticks, str]] = Turns(bounds.coordinators)
         self._runners: dict[str, OperationRunner] = {}
@@ -447,13 +437,9 @@ class Operations:
 
     def _fail(self, row: OperationRow, error: GencardError) -> None:
         now = self._clock()
+        is_cancelled = isinstance(error, OperationCancelledError)
+        state = OperationState.CANCELLED if is_cancelled else OperationState.FAILED
+        values = {} if is_cancelled else {"error": error_document(error)}
         with self._database.transaction() as tx:
-            if isinstance(error, OperationCancelledError):
-                has_ended = requests.move_operation(tx, row.name, OperationState.CANCELLED, now)
-            else:
-                document = error_document(error)
-                has_ended = requests.move_operation(
-                    tx, row.name, OperationState.FAILED, now, error=document
-                )
-            if has_ended:
+            if requests.move_operation(tx, row.name, state, now, **values):
                 self._runners[row.kind].undo(tx, row, error)

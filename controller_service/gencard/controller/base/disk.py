@@ -17,8 +17,6 @@ from gencard.core.errors import InvalidInputError, StorageError, StorageReserveE
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_MIB = 1 << 20
-
 
 def write_whole(path: Path, parts: Iterable[bytes | memoryview], *, lasting: bool = True) -> None:
     """Write a file whole, in place of an earlier one, which stays if StorageError is raised.
@@ -51,7 +49,7 @@ def free_bytes(folder: Path) -> int:
 
 def check_space(folder: Path, reserve_mib: int, free: Callable[[Path], int] = free_bytes) -> None:
     """Raise StorageReserveError if only ledger and log may still write."""
-    if free(folder) < reserve_mib * _MIB:
+    if free(folder) < reserve_mib << 20:
         raise StorageReserveError(reserve=reserve_mib)
 
 
@@ -76,9 +74,8 @@ def flush_folder(folder: Path) -> None:
 def check_new(folder: Path) -> None:
     """Raise InvalidInputError if the path is no folder, or the folder is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInputError(
-            field="folder", problem="is not empty, and no file is overwritten; choose another folder"
-        )
+        problem = "is not empty, and no file is overwritten; choose another folder"
+        raise InvalidInputError(field="folder", problem=problem)
 
 
 @contextmanager

@@ -237,9 +237,8 @@ def secret_bytes(path: Path, field: str) -> bytes:
     except OSError:
         raise InvalidInputError(field=field, problem="the file cannot be read") from None
     if stat.S_IMODE(status.st_mode) & _OTHERS:
-        raise InvalidInputError(
-            field=field, problem="other users can access the file; set its mode to 0600"
-        )
+        problem = "other users can access the file; set its mode to 0600"
+        raise InvalidInputError(field=field, problem=problem)
     if not content or len(content) == _LARGEST:
         raise InvalidInputError(field=field, problem="the file does not contain a secret")
     return content

@@ -32,8 +32,6 @@ class Redaction(logging.Filter):
 
 
 class JsonLines(logging.Formatter):
-    """One record, one line."""
-
     def format(self, record: logging.LogRecord) -> str:
         fields = {key: str(getattr(record, key))[:LONGEST] for key in KEYS if getattr(record, key, None)}
         line = {

@@ -161,14 +161,10 @@ class Oidc:
         }
         login = (quote(self.table.client_id, safe=""), quote(self.secret, safe=""))
         endpoint = str(self.issuer.metadata()["token_endpoint"])
-        token = str(
-            self.issuer.fetched("POST", endpoint, data=form, auth=login if self.secret else None).get(
-                "id_token", ""
-            )
-        )
-        nonce = self._drawn("nonce", state)
+        auth = login if self.secret else None
+        token = str(self.issuer.fetched("POST", endpoint, data=form, auth=auth).get("id_token", ""))
         claims = self._claims(token, KEPT_SECONDS) or self._claims(token, AGAIN_SECONDS)
-        if claims is None or not self._are_right(claims, nonce):
+        if claims is None or not self._are_right(claims, self._drawn("nonce", state)):
             raise UnauthenticatedError
         subject = str(claims["sub"])
         if subject not in self.table.subjects:

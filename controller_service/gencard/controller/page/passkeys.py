@@ -275,8 +275,7 @@ class Ceremonies:
         """
         allowed = None
         if session is not None:
-            own = self.passkeys.of(session.who.uri)
-            own = [one for one in own if session.passkey in ("", one.key)]
+            own = [one for one in self.passkeys.of(session.who.uri) if session.passkey in ("", one.key)]
             if not own:
                 raise PermissionDeniedError(advice=NO_PASSKEY)
             allowed = [PublicKeyCredentialDescriptor(one.credential) for one in own]

@@ -480,8 +480,7 @@ _ENTRIES = 100
 
 def _search(form: Form, desk: Desk, who: Identity) -> ChangeResult:
     """Return the matching entries; by POST, so that no address contains a search text."""
-    query = form.text("q")
-    context = _log(form, desk, who, query, form.text("before"))
+    context = _log(form, desk, who, form.text("q"), form.text("before"))
     return ChangeResult("/log", template="log.html", context=context)
 
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
 
@@ -111,9 +112,8 @@ class Wall:
             scope[BODY] = await _body(Headers(scope=scope), receive)
         except GencardError as error:
             refusal = self.refuse(error)
-            refusal.headers["connection"] = (
-                "close"  # else the unread rest of the body would be parsed as the next request
-            )
+            # else the unread rest of the body would be parsed as the next request
+            refusal.headers["connection"] = "close"
         else:
             await self.app(scope, receive, with_headers)
             return
@@ -128,9 +128,8 @@ class Wall:
         if headers.get("sec-fetch-dest") in ("embed", "fencedframe", "frame", "iframe", "object"):
             raise PermissionDeniedError
         if "transfer-encoding" in headers and "content-length" in headers:
-            raise InvalidInputError(
-                field="content-length", problem="cannot be combined with transfer-encoding"
-            )
+            problem = "cannot be combined with transfer-encoding"
+            raise InvalidInputError(field="content-length", problem=problem)
         if method == "POST":
             self._check_origin(headers)
 
@@ -219,15 +218,11 @@ def session_cookie(request: Request, kind: str = COOKIE) -> str:
     return cookies[0] if len(cookies) == 1 else ""
 
 
-def set_session(response: Response, token: str, seconds: int | None = None) -> None:
-    """Let the browser keep a session's secret until it is closed; 0 seconds: forget it."""
+def set_cookie(
+    response: Response, token: str, seconds: int | None = None, *, kind: str = COOKIE
+) -> None:
+    """Let the browser keep a secret, by default until it is closed; 0 seconds: forget it."""
+    site: Literal["lax", "strict"] = "lax" if kind == ATTEMPT else "strict"
     response.set_cookie(
-        COOKIE, token, max_age=seconds, path="/", secure=True, httponly=True, samesite="strict"
-    )
-
-
-def set_attempt(response: Response, token: str, seconds: int) -> None:
-    """Let the browser keep the secret of a sign-in that has begun; 0 seconds: forget it."""
-    response.set_cookie(
-        ATTEMPT, token, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax"
+        kind, token, max_age=seconds, path="/", secure=True, httponly=True, samesite=site
     )

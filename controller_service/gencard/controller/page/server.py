@@ -52,8 +52,7 @@ from gencard.controller.page.security import (
     Wall,
     refusal_of,
     session_cookie,
-    set_attempt,
-    set_session,
+    set_cookie,
 )
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.settings_tables import PageTable
@@ -163,8 +162,8 @@ class PageParts:
     changes: Sequence[FormAction]
     oidc: Oidc | None = None
     shares: Shares = field(default_factory=lambda: Shares(_BOUNDS))
-    strangers: Shares = field(default_factory=lambda: _part(2))
-    at_issuer: Shares = field(default_factory=lambda: _part(4))
+    strangers: Shares = field(default_factory=lambda: Shares(replace(_BOUNDS, calls=_BOUNDS.calls // 2)))
+    at_issuer: Shares = field(default_factory=lambda: Shares(replace(_BOUNDS, calls=_BOUNDS.calls // 4)))
 
     def application(self) -> ASGIApp:
         """Everything behind the outer wall."""
@@ -233,7 +232,7 @@ class PageParts:
                 response = _refusal(UnauthenticatedError(advice="Sign in, then decide again."))
             else:
                 response = RedirectResponse("/sign-in", 303)
-            set_session(response, "", 0)
+            set_cookie(response, "", 0)
             return response
         # a change must come from a form of this session
         if request.method == "POST" and not compare_digest(
@@ -259,13 +258,13 @@ class PageParts:
         who, passkey = self.ceremonies.assertion(SIGN_IN, answer, "sign-in")
         token = self.sessions.open(who, passkey.key, session_cookie(request))
         response = RedirectResponse("/", 303)
-        set_session(response, token)
+        set_cookie(response, token)
         return response
 
     def _to_issuer(self, oidc: Oidc, request: Request) -> Response:  # noqa: ARG002
         browser = secrets.token_urlsafe(32)
         response = RedirectResponse(oidc.begin(browser), 303)
-        set_attempt(response, browser, ATTEMPT_SECONDS)
+        set_cookie(response, browser, ATTEMPT_SECONDS, kind=ATTEMPT)
         return response
 
     def _from_issuer(self, oidc: Oidc, request: Request) -> Response:
@@ -278,8 +277,8 @@ class PageParts:
         token = self.sessions.open(who, "", session_cookie(request))
         response = _page("signed_in.html", {"title": "Signed in"})
         response.headers["refresh"] = "0; url=/"
-        set_attempt(response, "", 0)
-        set_session(response, token)
+        set_cookie(response, "", 0, kind=ATTEMPT)
+        set_cookie(response, token)
         return response
 
     def _passkey_options(self, request: Request) -> Response:
@@ -293,7 +292,7 @@ class PageParts:
     def _sign_out(self, session: Session, request: Request) -> Response:  # noqa: ARG002
         self.sessions.close(session_cookie(request))
         response = RedirectResponse("/sign-in", 303)
-        set_session(response, "", 0)
+        set_cookie(response, "", 0)
         response.headers["clear-site-data"] = '"cache", "cookies", "storage"'
         return response
 
@@ -341,11 +340,6 @@ class PageParts:
         return _page(template, {**common, **context})
 
 
-def _part(divisor: int) -> Shares:
-    """Bounds of callers who share one part of all calls at a time."""
-    return Shares(replace(_BOUNDS, calls=_BOUNDS.calls // divisor))
-
-
 def _address(request: Request) -> str:
     return "" if request.client is None else request.client.host
 
@@ -367,8 +361,7 @@ def _static(request: Request) -> Response:
     if asset is None:
         raise NotFoundError(what="file")
     same = request.url.query == asset.digest
-    cache_control = "private, max-age=86400, immutable" if same else NO_STORE
-    headers = {"cache-control": cache_control}
+    headers = {"cache-control": "private, max-age=86400, immutable" if same else NO_STORE}
     return Response(asset.content, media_type=asset.kind, headers=headers)
 
 
@@ -453,8 +446,6 @@ class PatientProtocol(H11Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageServer:
-    """A started page."""
-
     server: uvicorn.Server
     thread: threading.Thread
     origin: str
@@ -486,8 +477,7 @@ def start_page(
     changes = [change for module in MODULES for change in module.CHANGES]
     oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)
     parts = PageParts(desk, ceremonies, sessions, report, shown, changes, oidc)
-    config = _config(parts.application(), tls)
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(_config(parts.application(), tls))
     thread = threading.Thread(target=server.run, args=(listeners,), name="page", daemon=True)
     thread.start()
     return PageServer(server, thread, origin)

@@ -399,7 +399,6 @@ MOST_SHADES = 40
 
 
 def show_risk(request: Request, desk: Desk, who: Identity) -> Context:
-    """Return the progress of an evaluation, or its result."""
     view = desk.risks.view(who, request.path_params["name"])
     report = view.report
     return {

@@ -48,6 +48,8 @@ from gencard.wire.keys import (
 
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
+"""Name, time, size and inode of each file of a person, which change with the file."""
+
 PeopleAreRead = Callable[[Mapping[str, "Enrolled"]], None]
 
 
@@ -142,14 +144,17 @@ class Roster:
         return None if enrolled is None or enrolled.disabled else enrolled
 
     def _people(self) -> Mapping[str, Enrolled]:
-        stamp = _stamp(self._folder)
+        stamp: _Stamp = ()
+        # every call asks for it: pathlib takes more than twice as long
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            files = [(one.name, one.stat()) for one in entries if one.name.endswith(".toml")]
+            stamp = tuple(sorted((name, of.st_mtime_ns, of.st_size, of.st_ino) for name, of in files))
         if stamp == self._seen[0]:
             return self._seen[1]
-        paths = (self._folder / name for name, *_ in stamp)
         people_by_uri: dict[str, list[Enrolled]] = {}
-        for path in paths:
+        for name, *_ in stamp:
             with suppress(GencardError):
-                enrolled = enrolled_in(path)
+                enrolled = enrolled_in(self._folder / name)
                 people_by_uri.setdefault(enrolled.identity.uri, []).append(enrolled)
         people = {uri: people[0] for uri, people in people_by_uri.items() if len(people) == 1}
         if self._on_change is not None:
@@ -165,7 +170,6 @@ def health_check(trust_domain: str) -> Identity:
 
 
 def identity_text(enrolled: Enrolled) -> str:
-    """Return the person's file."""
     pem = public_pem(enrolled.signing_key).decode()
     text = f"uri = {toml_text(enrolled.identity.uri)}\nsigning_key = {toml_text(pem)}\n"
     earlier = [public_pem(key).decode() for key in enrolled.earlier]
@@ -177,15 +181,6 @@ def identity_text(enrolled: Enrolled) -> str:
 def tls_key_id(key: EllipticCurvePublicKey) -> str:
     """SHA-256, in hex, of a TLS key as certificates hold it."""
     return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
-
-
-def _stamp(folder: Path) -> _Stamp:
-    """Return name, time, size and inode of each file, which change with the file."""
-    # every call asks for it: pathlib takes more than twice as long
-    with suppress(OSError), os.scandir(folder) as entries:
-        files = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(".toml")]
-        return tuple(sorted((name, file.st_mtime_ns, file.st_size, file.st_ino) for name, file in files))
-    return ()
 
 
 def enrolled_in(path: Path) -> Enrolled:
@@ -262,6 +257,7 @@ def examined(
             raise InvalidInputError(field="name", problem=problem)
         newcomer = Enrolled(identity, request.signing_key, tls_keys=(tls_key,))
         return Enrolment(EnrolmentKind.NEW, newcomer, request)
+    tls_keys = (*(key for key in enrolled.tls_keys if key != tls_key), tls_key)  # the last is in force
     if enrolled.signing_key == request.signing_key:
         if not enrolled.connects_with(tls_key):
             # a copy of an old folder could otherwise bring its TLS key back into force
@@ -270,9 +266,7 @@ def examined(
                 "keys, the person must run `gencard enrol NAME --again`"
             )
             raise InvalidInputError(field="TLS key", problem=problem)
-        return Enrolment(
-            EnrolmentKind.RENEWED, replace(enrolled, tls_keys=_with(enrolled, tls_key)), request
-        )
+        return Enrolment(EnrolmentKind.RENEWED, replace(enrolled, tls_keys=tls_keys), request)
     if request.signing_key in enrolled.earlier:
         problem = "was replaced by a newer key; the person must run `gencard enrol NAME --again`"
         raise InvalidInputError(field="signing key", problem=problem)
@@ -282,14 +276,9 @@ def examined(
     if not again:
         problem = f"{name} is already enrolled with another signing key; use --again to replace it"
         raise InvalidInputError(field="name", problem=problem)
-    earlier, tls_keys = (*enrolled.earlier, enrolled.signing_key), _with(enrolled, tls_key)
+    earlier = (*enrolled.earlier, enrolled.signing_key)
     replaced = Enrolled(identity, request.signing_key, earlier, tls_keys=tls_keys)
     return Enrolment(EnrolmentKind.REPLACED, replaced, request)
-
-
-def _with(enrolled: Enrolled, tls_key: str) -> tuple[str, ...]:
-    """Return the fingerprints of a person's TLS keys with this key last, which puts it in force."""
-    return (*(key for key in enrolled.tls_keys if key != tls_key), tls_key)
 
 
 def answer_to(
@@ -329,7 +318,6 @@ def enrol(
 def _identity(
     enrolled: Enrolled | None, trust_domain: str, name: str, role: str | None, project: str | None
 ) -> Identity:
-    """Return the identity that the person would have; raises InvalidInputError."""
     known = None if enrolled is None else enrolled.identity
     if known is not None:
         role, project = role or known.role, project or known.project
@@ -378,9 +366,8 @@ def known_person(folder: Path, name: str) -> Enrolled:
     """Return a person by name; raises InvalidInputError if there is none, or the file is malformed."""
     entry = folder / "identities" / f"{name}.toml"
     if not re.fullmatch(r"[a-z0-9._-]+", name) or not entry.is_file():
-        raise InvalidInputError(
-            field="name", problem=f"nobody is enrolled as {name!r}; the list of people names everybody"
-        )
+        problem = f"nobody is enrolled as {name!r}; the list of people names everybody"
+        raise InvalidInputError(field="name", problem=problem)
     return enrolled_in(entry)
 
 

@@ -172,9 +172,8 @@ def write_new(path: Path, content: bytes, *, private: bool = True) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644)
     except FileExistsError:
-        raise InvalidInputError(
-            field=path.name, problem="already exists and is not overwritten"
-        ) from None
+        problem = "already exists and is not overwritten"
+        raise InvalidInputError(field=path.name, problem=problem) from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
 
@@ -303,10 +302,15 @@ class SigningKey:
         """Return the key to sign with, in the transaction of the statement; raises StorageError."""
         envelope = newest_change(tx, self.use)
         logged_key = None if envelope is None else key_change_of(envelope).key
-        key = self._held
-        if logged_key is not None and logged_key != key.public_key():
-            key = self._held = self._read_key(logged_key)
-        return key
+        held = self._held
+        if logged_key is None or logged_key == held.public_key():
+            return held
+        for file in (self.next_file, self.file):  # in this order one that is moved meanwhile is seen
+            key = self._in(file)
+            if key is not None and key.public_key() == logged_key:
+                self._held = key
+                return key
+        raise StorageError
 
     def check(self, tx: Connection) -> None:
         """Raise InvalidInputError if no file holds the key that the newest change names."""
@@ -336,13 +340,6 @@ class SigningKey:
             return
         raise StorageError
 
-    def _read_key(self, wanted: Ed25519PublicKey) -> Ed25519PrivateKey:
-        for file in (self.next_file, self.file):  # in this order one that is moved meanwhile is seen
-            key = self._in(file)
-            if key is not None and key.public_key() == wanted:
-                return key
-        raise StorageError
-
     def _in(self, file: Path) -> Ed25519PrivateKey | None:
         with suppress(InvalidInputError):
             return signing_key(file, self.setting)
@@ -351,8 +348,6 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyRotation:
-    """New signing keys for the controller."""
-
     database: Database
     log: EventLog
     keys: Mapping[str, SigningKey]
@@ -388,5 +383,4 @@ class KeyRotation:
 
 def key_history(tx: Connection, key: SigningKey) -> KeyHistory:
     """Return all keys of one use, checked; raises VerificationError."""
-    current = key.current(tx).public_key()
-    return KeyHistory(current, key.use).followed(all_changes(tx))
+    return KeyHistory(key.current(tx).public_key(), key.use).followed(all_changes(tx))

@@ -49,7 +49,6 @@ def advice_of(error: GencardError) -> str:
 
 
 def say_error(error: GencardError) -> None:
-    """Print an error and its advice."""
     print_error(error, advice_of(error))
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -50,6 +50,7 @@ from gencard.controller.shell.terminal import (
     say,
     say_in_force,
     say_json,
+    say_table,
     service_statement,
     table,
 )
@@ -131,8 +132,7 @@ def add(
 @dataset_app.command(name="list")
 def list_datasets(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     """List datasets with records, schema, policy and caps."""
-    settings = Settings.load(config)
-    documents = [
+    documents: list[dict[str, Any]] = [
         {
             "name": entry.name,
             "records": str(entry.data),
@@ -141,16 +141,11 @@ def list_datasets(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
             "policy": entry.policy.summary,
             "caps": caps_text(entry.caps.in_words()),
         }
-        for entry in settings.datasets
+        for entry in Settings.load(config).datasets
     ]
-    if as_json:
-        say_json(documents)
-        return
-    datasets = table("Datasets", *(documents[0] if documents else ("name",)))
-    for document in documents:
-        state = "reviewed" if document["reviewed"] else "not reviewed"
-        datasets.add_row(*(escape(str(cell)) for cell in (document | {"reviewed": state}).values()))
-    console.print(datasets)
+    for document in () if as_json else documents:
+        document["reviewed"] = "reviewed" if document["reviewed"] else "not reviewed"
+    say_table("Datasets", documents, as_json)
 
 
 @dataset_app.command()
@@ -242,9 +237,8 @@ def set_caps(
     accounts += [("project", "")] * each_project + [("analyst", "")] * each_analyst
     accounts_named = [(scope, holder) for scope, holder in accounts if holder is not None]
     if len(accounts_named) > 1:
-        raise InvalidInputError(
-            field="caps", problem="applies to one project, one analyst or all of them; give one option"
-        )
+        problem = "applies to one project, one analyst or all of them; give one option"
+        raise InvalidInputError(field="caps", problem=problem)
     scope, holder = accounts_named[0] if accounts_named else ("dataset", "")
     people = [one.identity for one in read_identities(Settings.load(config).signing.identities).values()]
     names = {person.project if scope == "project" else person.name for person in people}

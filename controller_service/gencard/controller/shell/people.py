@@ -32,14 +32,14 @@ from gencard.controller.shell.terminal import (
     steward_uri,
     table,
 )
-from gencard.controller.stewards.effects import RequestView, reachable
+from gencard.controller.stewards.effects import reachable
 from gencard.core.errors import InvalidInputError
 from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer
 from gencard.wire import keys as wire
 from gencard.wire.canonical import time_text
 from gencard.wire.dsse import key_id
-from gencard.wire.keys import PERSONS, EnrolmentRequest, Role, grouped, request_of_document
+from gencard.wire.keys import PERSONS, Role, grouped, request_of_document
 from gencard.wire.steward import Action, Kind
 
 Fingerprint = Annotated[
@@ -83,12 +83,22 @@ def enrol(
 
     Also renews certificates (requested by `gencard enrol --renew`) and, with --again, replaces keys.
     """
-    person = read_request(request)
+    text = request_text(request)
+    person = request_of_document(text.encode())
     options = {"role": role and str(role), "project": project, "address": address}
     arguments: dict[str, Any] = {name: value for name, value in options.items() if value}
-    arguments |= {"request": request_text(request)} | ({"again": True} if again else {})
+    arguments |= {"request": text} | ({"again": True} if again else {})
     with local_desk(config, steward, emergency=emergency, authority_key=authority_key) as desk:
-        _say_what(desk.desk.request(desk.who, arguments))
+        view = desk.desk.request(desk.who, arguments)
+        say(_EFFECT[view.kind])
+        say(f"  name         {view.name}")
+        for field, value, requested in (
+            ("role", view.role, view.requested_role),
+            ("project", view.project, view.requested_project),
+        ):
+            difference = f" (the request says {requested})" if requested not in ("", value) else ""
+            say(f"  {field:12} {value}{difference}")
+        say(f"  fingerprint  {grouped(view.fingerprint)}")
         if fingerprint is None:  # as received over a second channel
             typer.confirm(f"Is this the fingerprint that {person.name} gave you?", abort=True)
         arguments["fingerprint"] = person.fingerprint if fingerprint is None else fingerprint
@@ -121,26 +131,9 @@ def renew(
     console.print(f"{escape(str(certificate))} is valid until {ends:%Y-%m-%d}.")
 
 
-def read_request(file: Path) -> EnrolmentRequest:
-    """Return the request in a file; raises InvalidInputError."""
-    return request_of_document(request_text(file).encode())
-
-
 def request_text(file: Path) -> str:
     """Return the text of a request's file; raises InvalidInputError."""
     return read_file(file, "request", KEY_LIMIT).decode(errors="replace")
-
-
-def _say_what(view: RequestView) -> None:
-    say(_EFFECT[view.kind])
-    say(f"  name         {view.name}")
-    for field, value, requested in (
-        ("role", view.role, view.requested_role),
-        ("project", view.project, view.requested_project),
-    ):
-        difference = f" (the request says {requested})" if requested not in ("", value) else ""
-        say(f"  {field:12} {value}{difference}")
-    say(f"  fingerprint  {grouped(view.fingerprint)}")
 
 
 keys_app = new_typer(
@@ -149,8 +142,6 @@ keys_app = new_typer(
 
 
 class KeyUse(StrEnum):
-    """Uses of signing keys."""
-
     CARDS = wire.CARDS
     LOG = wire.LOG
 
@@ -246,7 +237,7 @@ def add(
     if not file.is_file():
         problem = f"there is no file {file}; {name} must run `gencard enrol {name}` and send it to you"
         raise InvalidInputError(field="request", problem=problem)
-    if (requested := read_request(file).name) != name:
+    if (requested := request_of_document(request_text(file).encode()).name) != name:
         raise InvalidInputError(field="name", problem=f"is {requested!r} in {file}")
     enrol(
         file,
@@ -333,10 +324,8 @@ def _steward(settings: Settings, name: str, *, removing: bool) -> str:
             problem = f"{name} is disabled; run `gencard-controller person enable {name}` first"
             raise InvalidInputError(field="name", problem=problem)
         return uri
-    raise InvalidInputError(
-        field="name",
-        problem=f"nobody is enrolled as {name!r}; `gencard-controller person list` names everybody",
-    )
+    problem = f"nobody is enrolled as {name!r}; `gencard-controller person list` names everybody"
+    raise InvalidInputError(field="name", problem=problem)
 
 
 def _page_origin(settings: Settings) -> str:

@@ -223,9 +223,8 @@ def _levels(labels: str | None, edges: str | None) -> Table:
     for part, number in zip(parts, numbers, strict=True):
         if number is None:
             _day(part)  # what is neither is named, before a number among dates
-    days = [_day(part) for part in parts]
     others |= dict.fromkeys(("edges", "integer", "decimals", "age_at", "fine", "time_of"))
-    return {"dates": days, "step": 1} | others
+    return {"dates": [_day(part) for part in parts], "step": 1} | others
 
 
 def _scale(step: str | None, points: str | None, fine: str | None, fine_points: str | None) -> Table:
@@ -310,7 +309,6 @@ def _say_schema(entry: DatasetTable, declared_by: str | None = None) -> None:
 
 
 def _say_about(schema: PublicSchema) -> None:
-    """Print title, description and the person who declares the schema, and how to set missing texts."""
     say(f"Title: {schema.title}")
     missing = "none; set it with: gencard-controller schema describe --description TEXT"
     say(f"Description: {schema.description or missing}")
@@ -394,7 +392,6 @@ def _asked_of_person(drafted: SchemaDraft) -> SchemaDraft:
 
 
 def _say_questions(drafted: SchemaDraft) -> None:
-    """Print the open questions about persons and weights, and the statements of the schema on them."""
     for unit in drafted.units:
         say(
             f"Does {unit.column} say whose a record is ({unit.why})? Nothing was assumed: each record "

@@ -54,7 +54,7 @@ from gencard.controller.shell.terminal import (
     say_in_force,
     table,
 )
-from gencard.controller.state.log import Event, ahead_of
+from gencard.controller.state.log import ahead_of
 from gencard.controller.stewards.effects import reachable
 from gencard.controller.wiring.opening import RefusedDataset, Reload, SettingsWatch, digest_of
 from gencard.controller.wiring.readiness import (
@@ -218,7 +218,7 @@ def check(
             check_caps(tx, state.ledger)
             ahead = ahead_of(tx, state.machine())
         if ahead is not None:
-            _say_ahead(ahead, state.machine())
+            say(f"The clock is behind: {ahead_text(ahead, state.machine())}. {AHEAD_ADVICE}")
         if warning := reserve_warning(settings.state.folder, settings.limits.reserve_mib):
             say(warning)
         for entry in settings.datasets:
@@ -318,7 +318,6 @@ def _say_undeclared(entry: DatasetTable, *, holdout: bool) -> None:
 
 
 def _check_files(settings: Settings) -> None:
-    """Check files in the settings, and rights on tables; raises InvalidInputError."""
     for entry in settings.datasets:
         for key, place in (("data", entry.data), ("holdout", entry.holdout)):
             if isinstance(place, Path):
@@ -435,9 +434,9 @@ def serve(
 
 
 def _say_what_is_served(controller: Controller, settings: Settings) -> None:
-    """Print addresses, datasets, and what an operator has to mend."""
     if controller.ahead is not None:
-        _say_ahead(controller.ahead, controller.controller_state.machine())
+        ahead = ahead_text(controller.ahead, controller.controller_state.machine())
+        say(f"The clock is behind: {ahead}. {AHEAD_ADVICE}")
     host = settings.server.address.rpartition(":")[0]
     console.print(f"Serving on [bold]{host}:{controller.port}[/]")
     if controller.page is not None:
@@ -448,10 +447,6 @@ def _say_what_is_served(controller: Controller, settings: Settings) -> None:
         say(settings.cluster.notice)
     for dataset_entry in controller.controller_state.cards.catalogue:
         console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
-
-
-def _say_ahead(ahead: Event, now: datetime) -> None:
-    say(f"The clock is behind: {ahead_text(ahead, now)}. {AHEAD_ADVICE}")
 
 
 def _reload(controller: Controller, watch: SettingsWatch, config: Path) -> None:

@@ -74,8 +74,6 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Result of checking one part, with advice if it is not in order."""
-
     check: str
     state: Health
     text: str
@@ -141,8 +139,7 @@ def _disk(settings: Settings) -> Diagnosis:
         return Diagnosis("disk", Health.OK, "no state yet; the first `serve` creates it")
     folder, reserve = settings.state.folder, settings.limits.reserve_mib
     check_space(folder, reserve)
-    free = free_bytes(folder) >> 20
-    return Diagnosis("disk", Health.OK, f"{free:,} MiB free, {reserve:,} in reserve")
+    return Diagnosis("disk", Health.OK, f"{free_bytes(folder) >> 20:,} MiB free, {reserve:,} in reserve")
 
 
 def _certificates(settings: Settings) -> Diagnosis:
@@ -151,8 +148,7 @@ def _certificates(settings: Settings) -> Diagnosis:
             "certificates", Health.WARNING, "none: server.insecure_dev", "For development only."
         )
     files, now = (settings.server.certificate, settings.server.authority), datetime.now(UTC)
-    ends = sorted((end, file) for file, end in certificate_ends(*files))
-    end, file = ends[0]
+    end, file = min((end, file) for file, end in certificate_ends(*files))
     advice = f"Run `gencard-controller renew` for it: {file}."
     if end <= now:
         return Diagnosis("certificates", Health.BROKEN, f"expired on {end:%Y-%m-%d}", advice)
@@ -197,18 +193,15 @@ def _database(settings: Settings) -> Diagnosis:
 def _clock(settings: Settings) -> Diagnosis:
     """Compare the clock with the newest log entry, up to which no card, link or session lasts."""
     now = datetime.now(UTC)
+    present = f"{now:%Y-%m-%d %H:%M} UTC"
     try:
         with _reading(settings) as tx:
             ahead = None if tx is None else ahead_of(tx, now)
     except StorageError:  # reported under "database"
-        return Diagnosis(
-            "clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry"
-        )
+        return Diagnosis("clock", Health.WARNING, f"{present}, compared with no log entry")
     if ahead is not None:
         return Diagnosis("clock", Health.BROKEN, ahead_text(ahead, now), AHEAD_ADVICE)
-    return Diagnosis(
-        "clock", Health.OK, f"{now:%Y-%m-%d %H:%M} UTC, not earlier than the newest log entry"
-    )
+    return Diagnosis("clock", Health.OK, f"{present}, not earlier than the newest log entry")
 
 
 def _sandbox(settings: Settings) -> Diagnosis:
@@ -433,8 +426,7 @@ def try_out(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
         message = Message(name, (TEST,), settings.identity.trust_domain, link_of(settings), now)
         with console.status(f"Sending by {channel.name}"):
             attempt = channel.send(message, now)
-        is_taken = attempt.outcome is DeliveryOutcome.TAKEN
-        outcomes[channel.name] = "" if is_taken else attempt.problem
+        outcomes[channel.name] = "" if attempt.outcome is DeliveryOutcome.TAKEN else attempt.problem
     if as_json:
         say_json(
             {name: {"taken": not problem, "problem": problem} for name, problem in outcomes.items()}

@@ -105,9 +105,6 @@ class LogQuery:
 def search(tx: Connection, query: LogQuery, token: str = "", limit: int = _PAGE) -> Page[Event]:
     """Return entries that match, newest first.
 
-    Args:
-        token: Token of the page before; empty for the first page.
-
     Returns:
         At most ``limit`` entries; fewer, with a token to continue, if ``MOST_READ`` were read.
     """
@@ -158,11 +155,7 @@ class ProofStep:
 
 
 def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEntry:
-    """Return an entry with its proof; signs a checkpoint if the log has grown since the last.
-
-    Args:
-        tx: A transaction that may write.
-    """
+    """Return an entry with its proof; signs a checkpoint if the log has grown since the last."""
     body = log.entry(tx, index)
     checkpoint, size = log.checkpoint(tx, now), log.size(tx)
     leaf, path = log.inclusion(tx, index, size)
@@ -372,9 +365,8 @@ class LineView:
 
 def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[BudgetAccount, ...]:
     """Return the accounts of all datasets on offer, or of one: widest first, then by holder."""
-    names = ledger.caps if dataset is None else (dataset,)
     views = []
-    for name in names:
+    for name in ledger.caps if dataset is None else (dataset,):
         rows = tx.execute(select(balances).where(balances.c.dataset == name)).mappings()
         holders = {(Scope(row["scope"]), row["holder"]) for row in rows} | {(Scope.DATASET, "")}
         reserved: dict[Account, Counter[str]] = defaultdict(Counter)
@@ -386,8 +378,7 @@ def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[Budge
         for scope, holder in sorted(holders, key=lambda one: (list(Scope).index(one[0]), one[1])):
             account = Account(scope, name, holder)
             cap, spent = ledger.cap(account), ledger.spent(tx, account)
-            held = price_of(reserved[account])
-            views.append(BudgetAccount(name, scope, holder, cap, spent, held))
+            views.append(BudgetAccount(name, scope, holder, cap, spent, price_of(reserved[account])))
     return tuple(views)
 
 
@@ -482,12 +473,10 @@ class Archive:
         with self.cards.database.reading() as tx:
             return days_of(tx, dataset)
 
-    def releases(
-        self, dataset: str | None = None, token: str = "", limit: int = PAGE
-    ) -> Page[ReleaseView]:
+    def releases(self, dataset: str | None = None, token: str = "") -> Page[ReleaseView]:
         with self.cards.database.reading() as tx:
             keys = key_history(tx, self.keys[CARDS])
-            page = results.list_releases(tx, dataset=dataset, before=token, limit=limit)
+            page = results.list_releases(tx, dataset=dataset, before=token, limit=PAGE)
             return Page(tuple(_release(tx, row, self.cards, keys) for row in page.rows), page.next_token)
 
     def release(self, name: str) -> ReleaseView:
@@ -495,10 +484,10 @@ class Archive:
             keys = key_history(tx, self.keys[CARDS])
             return _release(tx, results.get_release(tx, name), self.cards, keys)
 
-    def audits(self, dataset: str | None = None, token: str = "", limit: int = PAGE) -> Page[AuditRow]:
+    def audits(self, dataset: str | None = None, token: str = "") -> Page[AuditRow]:
         """Audits that have ended, newest first; raises as ``releases``."""
         with self.cards.database.reading() as tx:
-            return results.list_audits(tx, dataset=dataset, before=token, limit=limit)
+            return results.list_audits(tx, dataset=dataset, before=token, limit=PAGE)
 
     def audit(self, name: str) -> AuditView:
         """Return an audit; raises NotFoundError if none of this name has ended."""
@@ -510,14 +499,13 @@ class Archive:
         return AuditView(row, report, _signature_problem(row.attestation or b"", keys))
 
     def evidence(self) -> tuple[BoxEvidence, ...]:
-        """Return the results of the audits that count, by dataset and black box."""
         with self.cards.database.reading() as tx:
             return evidence(results.counting_audits(tx))
 
-    def decided_answers(self, limit: int = PAGE) -> tuple[RunRow, ...]:
+    def decided_answers(self) -> tuple[RunRow, ...]:
         """Return the newest answers that were released or refused."""
         with self.cards.database.reading() as tx:
-            return results.list_runs(tx, signed=True, limit=limit).rows
+            return results.list_runs(tx, signed=True, limit=PAGE).rows
 
     def proof(self, index: int) -> ProvenEntry:
         """Return an entry of the log with its proof; signs a checkpoint if the log has grown."""

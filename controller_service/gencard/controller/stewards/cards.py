@@ -60,8 +60,6 @@ _ARGUMENTS = {Kind.APPROVE: (), Kind.COUNTER: ("drop", "without", "rows", "terms
 
 @dataclass(frozen=True, slots=True)
 class CardEffect:
-    """Decisions on cards."""
-
     cards: CardBook
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
@@ -89,9 +87,8 @@ class CardEffect:
         if card.state is not CardState.REQUESTED:
             return None, None
         try:
-            terms = card.proposed
             dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
-            outcome = self.cards.judged(tx, dataset_entry, terms)
+            outcome = self.cards.judged(tx, dataset_entry, card.proposed)
             changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
             price = self.cards.charge(tx, card.analyst, dataset_entry, outcome.terms).price
             return CounterOffer(outcome.terms, changes, price), None
@@ -155,8 +152,13 @@ class CardEffect:
     def _terms(self, card: CardRecord, action: Action) -> Proposal:
         if action.kind is Kind.APPROVE:
             return card.proposed
-        whole = argument(action.arguments, "terms", dict, {})
-        terms = _terms_of(whole) if whole else card.proposed
+        terms = card.proposed
+        if whole := argument(action.arguments, "terms", dict, {}):
+            try:
+                terms = terms_of_document(whole)
+            except (KeyError, AttributeError, TypeError, ValueError):
+                problem = "are not terms of a card"
+                raise InvalidInputError(field="arguments.terms", problem=problem) from None
         if terms.dataset != card.proposed.dataset:
             raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
         dropped = [frozenset(clique) for clique in _cliques(action.arguments)]
@@ -213,12 +215,6 @@ def _only(proposed: Proposal, kept: Sequence[bool]) -> Proposal:
         statistics = getattr(proposed, name)
         parts[name] = tuple(compress(statistics, islice(flags, len(statistics))))
     return replace(proposed, **parts, weights=tuple(compress(proposed.weights, kept)))
-
-
-def _terms_of(document: Document) -> Proposal:
-    with suppress(KeyError, AttributeError, TypeError, ValueError):
-        return terms_of_document(document)
-    raise InvalidInputError(field="arguments.terms", problem="are not terms of a card")
 
 
 def _cliques(arguments: Mapping[str, Any]) -> list[Clique]:
@@ -329,8 +325,6 @@ class Risks:
         """Begin to look at a card, or join a look that is under way; the log says who.
 
         Raises:
-            PermissionDeniedError: ``who`` is no steward.
-            NotFoundError: No such card.
             CardStateError: The card has ended.
             InvalidInputError: There are no exact counts to look at.
             ServiceUnavailableError: No service runs here.
@@ -357,12 +351,7 @@ class Risks:
         return operations.begin(operation.decode())
 
     def view(self, who: Identity, name: str) -> RiskReview:
-        """Return progress or result of an evaluation; the log says who saw a report for the first time.
-
-        Raises:
-            PermissionDeniedError: ``who`` is no steward.
-            NotFoundError: No such card.
-        """
+        """Return progress or result of an evaluation; the first look of each person is logged."""
         check_steward(who)
         with self.database.transaction() as tx:
             card = self.cards.card(tx, name)
@@ -459,8 +448,6 @@ class Risks:
 
 @dataclass(frozen=True, slots=True)
 class RiskRun:
-    """Carries a look out, in a job that reads the records."""
-
     risks: Risks
     operations: Operations
     jobs: Descriptions

@@ -278,14 +278,12 @@ class Desk:
         if first is None or any(key.startswith(ACCOUNT) for key in first.keys):
             return first
         person = self.person(Identity.of(first.by))
-        return first if person is not None and self._are_in_force(tx, first.keys, person) else None
-
-    def _are_in_force(self, tx: Connection, keys: Collection[str], person: Enrolled) -> bool:
-        """Whether keys still are a person's; keys that were replaced since may have been stolen."""
-        if not person.keys_in_force <= {*keys}:
-            return False
-        passkeys = {*keys} - person.keys
-        return not person.tls_keys or self.effects.people.passkeys.are_kept(tx, passkeys)
+        # keys that were replaced since may have been stolen
+        if person is None or not person.keys_in_force <= {*first.keys}:
+            return None
+        passkeys = {*first.keys} - person.keys
+        is_kept = not person.tls_keys or self.effects.people.passkeys.are_kept(tx, passkeys)
+        return first if is_kept else None
 
     def _first(
         self, tx: Connection, who: Identity, action: Action, held: frozenset[str], now: datetime
@@ -362,24 +360,17 @@ class Desk:
             return False
 
     def card(self, who: Identity, name: str) -> CardReview:
-        """Return a card, and what approving it would offer.
-
-        Raises:
-            NotFoundError: No such card.
-        """
+        """Return a card, and what approving it would offer."""
         effect = self.effects.cards
         with self._reading(who) as tx:
             card = effect.cards.card(tx, name)
             preview = self._preview(tx, Kind.APPROVE, name, {})
             offer, refusal = effect.offer(tx, card)
             together = effect.together(tx, card, offer)
-        terms = None if offer is None else offer.terms
-        changes = () if offer is None else offer.changes
-        price = None if offer is None else offer.price
-        message = "" if refusal is None else refusal.message
-        advice = "" if refusal is None else refusal.advice
+        offered = (None, (), None) if offer is None else (offer.terms, offer.changes, offer.price)
+        refused = ("", "") if refusal is None else (refusal.message, refusal.advice)
         seen = (preview.two, preview.shown, together, preview.firsts)
-        return CardReview(card, terms, changes, price, message, advice, *seen)
+        return CardReview(card, *offered, *refused, *seen)
 
     def check_offer(self, who: Identity, action: Action) -> None:
         """Raise InvalidInputError if an offer holds a table that is known to fail the card's checks."""
@@ -420,7 +411,6 @@ class Desk:
         """Return an answer that waits, number by number.
 
         Raises:
-            NotFoundError: No such run.
             InvalidInputError: The answer does not wait.
         """
         with self._reading(who) as tx:

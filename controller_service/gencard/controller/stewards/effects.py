@@ -97,16 +97,10 @@ class ActionEffect(Protocol):
     """One kind of action. All of it looks at the state as it is in the transaction."""
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
-        """Return the document that a steward has to have seen; its digest is compared.
-
-        Raises:
-            NotFoundError: No such resource.
-        """
-        ...
+        """Return the document that a steward has to have seen; its digest is compared."""
 
     def demands(self, tx: Connection, action: Action) -> Demands:
         """Return the conditions of an action: who has to agree."""
-        ...
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Make it true; raises what the action may end in.
@@ -114,7 +108,6 @@ class ActionEffect(Protocol):
         Args:
             by: URI of the steward who decided last.
         """
-        ...
 
 
 def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
@@ -156,7 +149,6 @@ class RequestView:
 
     Args:
         kind: new, renewed or replaced.
-        requested_role, requested_project: Role and project in the request; the steward decides.
     """
 
     name: str
@@ -216,8 +208,7 @@ class PersonEffect:
         else:
             enrolment = self.examined(action.resource, action.arguments)
             identity, same_keys = enrolment.identity, enrolment.kind is Enrolling.RENEWED
-        under = frozenset({ENROL})
-        return Demands(under=under, subject=identity.uri, changes_people=not same_keys)
+        return Demands(under=frozenset({ENROL}), subject=identity.uri, changes_people=not same_keys)
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises AuthorityElsewhereError if certificates are issued on another machine."""
@@ -283,12 +274,7 @@ class PersonEffect:
     def views(
         self, seen: Mapping[str, datetime], certified: Mapping[str, datetime]
     ) -> tuple[Person, ...]:
-        """Return all enrolled people, by URI.
-
-        Args:
-            seen: Time of the last action of each URI.
-            certified: Time of the last certificate of each name.
-        """
+        """Return all enrolled people, by URI; the times are those of ``LogReader.times``."""
         views: list[Person] = []
         for uri, person in read_identities(self.folder / "identities").items():
             name, key = person.identity.name, key_id(person.signing_key)
@@ -337,8 +323,6 @@ def summary_of(row: RunRow) -> AnswerSummary:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEffect:
-    """Decisions on answers that wait."""
-
     decisions: Decisions
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002

@@ -4,6 +4,7 @@
 """
 
 import logging
+import shutil
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gencard.controller import operations as run
 from gencard.controller.answers.answers import KIND as RUN
 from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers, ProgramRun
 from gencard.controller.audit_runs import AuditRun, RemoteRuns
@@ -91,7 +91,7 @@ def servicers(
     settings, database = state.settings, state.database
     cards = state.cards
     work = settings.state.work
-    run.clear(work)
+    shutil.rmtree(work, ignore_errors=True)  # restarted operations make new folders
     state.files.begin()
     state.boxes.prepare()
     jobs = Descriptions(
