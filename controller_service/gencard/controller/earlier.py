@@ -55,9 +55,6 @@ class Earlier:
         cliques: Exact marginals of all records.
         refused: Populations of refused runs: a refusal discloses that a rule was broken, so two
             refusals about almost the same records would disclose a fact about their difference.
-        rounded: Rounded marginals of all records.
-        histograms: Attributes whose exact histograms were released.
-        sums: Exact sums that cards have released.
     """
 
     coding: Coding

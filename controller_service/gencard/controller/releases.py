@@ -81,7 +81,6 @@ class Releases:
     Args:
         most: Largest number of releases of one card.
         most_mib: Largest size of all releases of one card, in MiB.
-        fits: Fits of cards in force, for further releases.
     """
 
     database: Database
@@ -385,13 +384,7 @@ SPARE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRun:
-    """Runner of releases.
-
-    Args:
-        work: Folder for work in progress.
-        black_boxes: Makes the rows of audited cards.
-        response: Encodes a release as the operation's response.
-    """
+    """Runner of releases; ``response`` encodes a release as the operation's response."""
 
     releases: Releases
     jobs: Descriptions

@@ -345,9 +345,7 @@ class NoisyRun:
     """A run with noise, read by the schema alone.
 
     Args:
-        text: The formula.
         levels: Levels count as one number each; by choice, or because the policy keeps runs to them.
-        needs: The statistics that are measured for it.
     """
 
     text: str

@@ -34,9 +34,7 @@ class Quotas:
         cards: Number of cards, including ended cards: they stay in the state.
         card_mib: Size of all cards together, in MiB, including the texts of their purposes.
         releases: Number of releases of all cards, including releases in progress.
-        release_mib: Size of all releases together, in MiB.
         reserve_mib: Free space below which no card, offer or operation begins, in MiB.
-        folder: The state's folder.
     """
 
     open_proposals: int

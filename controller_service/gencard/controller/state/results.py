@@ -113,8 +113,8 @@ def put_psi(tx: Connection, card: str, document: bytes, digest: str, now: dateti
 
 def find_psi(tx: Connection, card: str) -> PsiRow | None:
     """Return the card's psi, or None if it was not measured yet."""
-    row = tx.execute(select(psis).where(psis.c.card == card)).mappings().one_or_none()
-    return None if row is None else PsiRow(**{**row, "document": bytes(row["document"])})
+    query = select(psis).where(psis.c.card == card)
+    return find_one(tx, query, lambda row: PsiRow(**{**row, "document": bytes(row["document"])}))
 
 
 def get_psi(tx: Connection, card: str) -> PsiRow:

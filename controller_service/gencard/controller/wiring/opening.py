@@ -357,7 +357,6 @@ class Reloading:
 
     Args:
         controller_state: State of the running service; its catalogue and ledger are changed.
-        unreviewed: Whether drafted schemas may be served that no steward has reviewed.
     """
 
     def __init__(
@@ -458,7 +457,6 @@ class InForce:
 
     Args:
         caps: Caps in words, by dataset and by the holder of the cap.
-        waiting: Places in the settings that differ, and wait for a restart.
         refused: One line for each dataset, or file, that was refused.
         digest: Digest of the settings and schema files that were read, as ``digest_of``; empty if the
             service does not watch them.
