@@ -82,8 +82,8 @@ def rechained(entries, change):
         old = event_of(entry.body)
         action = "accept" if index == change else old.action
         event = Event(index, old.time, action, old.actor, old.resource, old.details, previous)
-        rewritten.append(Entry(event.body, event.leaf))
-        previous = event.leaf
+        previous = merkle.leaf_hash(event.body)
+        rewritten.append(Entry(event.body, previous))
     return rewritten
 
 

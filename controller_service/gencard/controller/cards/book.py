@@ -273,15 +273,8 @@ class CardBook:
     def move(self, tx: Connection, old: CardRecord, *steps: CardRecord) -> CardRecord:
         """Store a changed card as the last step left it, once the log holds all steps."""
         new = self._write_down(tx, steps)
-        update_card(
-            tx,
-            new.name,
-            old_etag=old.etag,
-            new_etag=new.etag,
-            state=new.state,
-            body=card_bytes(new),
-            now=self.clock(),
-        )
+        body, now = card_bytes(new), self.clock()
+        update_card(tx, new.name, old_etag=old.etag, etag=new.etag, state=new.state, body=body, now=now)
         return new
 
     def end(

@@ -267,10 +267,5 @@ class Negotiations:
 
 def _fresh(name: str, who: Identity, proposal: Proposal) -> CardRecord:
     return CardRecord(
-        name=name,
-        state=CardState.REQUESTED,
-        turn=Turn.CONTROLLER,
-        etag="",
-        analyst=who.uri,
-        proposed=proposal,
+        name, CardState.REQUESTED, Turn.CONTROLLER, etag="", analyst=who.uri, proposed=proposal
     )

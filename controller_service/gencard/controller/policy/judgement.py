@@ -318,8 +318,7 @@ def judge(
     privacy = choice.privacy
     terms, fewer_rows = policy.within(choice.terms)
     rest = (*fewer_rows, *choice.changes)
-    offered = policy.measures, policy.without_uniques
-    terms, fewer = with_measures(terms, privacy, policy.transform, *offered)
+    terms, fewer = with_measures(terms, privacy, policy)
     bounds = policy.measuring(noisy=privacy.noisy)
     acceptable = _acceptable_statistics(terms, privacy, bounds, domain, facts, coding)
     if isinstance(acceptable, Refusal):

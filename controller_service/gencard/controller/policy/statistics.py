@@ -56,11 +56,7 @@ GENERATOR_READS_RECORDS = "GENERATOR_READS_RECORDS"
 
 
 def with_measures(
-    terms: Proposal,
-    privacy: Privacy,
-    transform: Transform,
-    measures: Collection[str],
-    without_uniques: bool,
+    terms: Proposal, privacy: Privacy, policy: Policy
 ) -> tuple[Proposal, tuple[Change, ...]]:
     """Return the terms with the offered evaluations and removal of uniques, and each change made.
 
@@ -71,15 +67,15 @@ def with_measures(
     """
     for name in terms.measures:
         evaluation_named(name)
-    bound = READS_RECORDS if privacy.noisy or transform != AS_COUNTED else None
-    measures_kept = () if bound else tuple(name for name in terms.measures if name in measures)
+    bound = READS_RECORDS if privacy.noisy or policy.transform != AS_COUNTED else None
+    measures_kept = () if bound else tuple(name for name in terms.measures if name in policy.measures)
     dropped_names = [name for name in terms.measures if name not in measures_kept]
     changes = [
-        Change("measures", name, "", bound if bound and name in measures else NOT_OFFERED)
+        Change("measures", name, "", bound if bound and name in policy.measures else NOT_OFFERED)
         for name in dropped_names
     ]
     why = bound or (GENERATOR_READS_RECORDS if is_black_box(terms.generator) else None)
-    if not without_uniques:
+    if not policy.without_uniques:
         why = NOT_OFFERED
     if terms.without_uniques and why:
         changes.append(Change("without_uniques", "true", "false", why))

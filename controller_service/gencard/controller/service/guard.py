@@ -208,12 +208,7 @@ class Calls:
 
 @dataclass(slots=True)
 class Guard(grpc.ServerInterceptor):
-    """The interceptor around every method.
-
-    Args:
-        development: URI of plaintext callers in development; None elsewhere.
-        now: Time at which certificates must be valid.
-    """
+    """The interceptor around every method; ``development`` is that of ``caller_of``."""
 
     admits: Admits
     report: Report
