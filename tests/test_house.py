@@ -77,7 +77,7 @@ controller.service            8  2050  23  the gRPC edge and its guard
 controller.settings           1   450   6  settings in TOML, checked first
 controller.settings_tables    1   350   9  tables of the settings: policies and stewards
 controller.shell             11  3400   0  the command gencard-controller
-controller.state             10  3300  79  ledger, log, cards, psi, operations
+controller.state             10  3250  79  ledger, log, cards, psi, operations
 controller.stewards           6  2300  28  what waits, what stewards see and decide
 controller.wiring             4  1200  20  from settings to a running controller
 core                          1    50   0  its door

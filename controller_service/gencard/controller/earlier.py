@@ -55,9 +55,6 @@ class Earlier:
         cliques: Exact marginals of all records.
         refused: Populations of refused runs: a refusal discloses that a rule was broken, so two
             refusals about almost the same records would disclose a fact about their difference.
-        rounded: Rounded marginals of all records.
-        histograms: Attributes whose exact histograms were released.
-        sums: Exact sums that cards have released.
     """
 
     coding: Coding
@@ -219,7 +216,8 @@ class Earlier:
         outcome = SearchOutcome.UNDECIDED if whole.size > MOST_CELLS else SearchOutcome.OPEN
         judged = list[_Scope]()
         for scope in self._scopes(whole):
-            if any(scope.is_inside(one) for one in judged):
+            # a scope that was judged tells apart all levels that this one does
+            if any(scope.attributes <= one.attributes and scope.valued <= one.valued for one in judged):
                 continue
             judged.append(scope)
             outcome = max(outcome, self._tells(run, scope, dataset, rules))
@@ -359,10 +357,6 @@ class _Scope:
     @property
     def attributes(self) -> frozenset[str]:
         return self.valued | self.tested
-
-    def is_inside(self, other: _Scope) -> bool:
-        """Whether another scope tells apart all levels that this scope does."""
-        return self.attributes <= other.attributes and self.valued <= other.valued
 
     @cached_property
     def runs(self) -> list[RunQuestion]:

@@ -185,13 +185,7 @@ FORMAT = "gencard.measures.v2"
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """Runner of evaluations.
-
-    Args:
-        work: Folder for work in progress.
-        black_boxes: Draws rows from the result that a card's black box left.
-        response: Encodes a card and names of evaluations as the operation's response.
-    """
+    """Runner of evaluations; ``response`` encodes a card and names as the operation's response."""
 
     evaluations: Evaluations
     jobs: Descriptions

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.base.disk import KEPT, ROWS, StateFiles, StoredFile, flush_folder, write_whole
+from gencard.controller.base.disk import KEPT, ROWS, StateFiles, flush_folder, write_whole
 from gencard.controller.cards.book import (
     CardAudits,
     CardBook,
@@ -81,7 +81,6 @@ class Releases:
     Args:
         most: Largest number of releases of one card.
         most_mib: Largest size of all releases of one card, in MiB.
-        fits: Fits of cards in force, for further releases.
     """
 
     database: Database
@@ -385,13 +384,7 @@ SPARE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRun:
-    """Runner of releases.
-
-    Args:
-        work: Folder for work in progress.
-        black_boxes: Makes the rows of audited cards.
-        response: Encodes a release as the operation's response.
-    """
+    """Runner of releases; ``response`` encodes a release as the operation's response."""
 
     releases: Releases
     jobs: Descriptions
@@ -462,9 +455,9 @@ class ReleaseRun:
         self,
         run: Run,
         card: CardRecord,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         psi: bytes,
-        rows_file: Path,
+        file: Path,
         *,
         rows: int,
         seed: int,
@@ -474,14 +467,7 @@ class ReleaseRun:
         key = f"{sha256(psi)} {signed.coding_digest} {signed.generator_digest}"
         fit = fits.fit(card.name, key)
         job = self.jobs.synthesise(
-            dataset_entry,
-            psi=psi,
-            card=signed,
-            rows=rows,
-            seed=seed,
-            rows_file=rows_file,
-            fit=fit,
-            keep=not fit,
+            entry, psi=psi, card=signed, rows=rows, seed=seed, rows_file=file, fit=fit, keep=not fit
         )
         made = run.job(tasks.SYNTHESISE, job)
         if made.fit:
@@ -562,27 +548,17 @@ class ReleaseRun:
         its own rows.
         """
         short = run.row.name.rpartition("/")[2]
-        files, name = self.releases.files, f"{ROWS}/{short}.rows"
-        target = files.folder / name
+        target = self.releases.files.folder / f"{ROWS}/{short}.rows"
         try:
             _move(made, target)
-            self._record(
-                run, card, digest, f"{card.name}/releases/{short}", files.send(name), target.name
-            )
+            self._record(run, card, digest, f"{card.name}/releases/{short}", target.name)
         except BaseException:
             with suppress(OSError):
                 target.unlink()
             raise
 
-    def _record(
-        self,
-        run: Run,
-        card: CardRecord,
-        digest: str,
-        name: str,
-        stored: StoredFile | None,
-        file_name: str,
-    ) -> None:
+    def _record(self, run: Run, card: CardRecord, digest: str, name: str, file_name: str) -> None:
+        stored = self.releases.files.send(f"{ROWS}/{file_name}")
         with self.releases.database.transaction() as tx:
             self.releases.files.keep(tx, stored)
             now = self.cards.clock()

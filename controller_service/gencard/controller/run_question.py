@@ -177,16 +177,15 @@ class RunQuestion:
         options = _options(question)
         values = options.pop("values", None)
         kind, text = analysis_of(question.kind), question.formula
-        own_options = {name: _hashable(value) for name, value in options.items()}
         written = read_factors(text, coding)
         names = written.formula.attributes
         population = Population.of(question, coding, rules)
         possible = {name: _possible(name, population.tests, coding.domain) for name in names}
-        chosen = () if values else _numbers_by_choice(question, coding, own_options)
-        by_policy = bool(chosen) and not permitted and "response" not in own_options
+        chosen = () if values else _numbers_by_choice(question, coding, options)
+        by_policy = bool(chosen) and not permitted and "response" not in options
         used = NumbersUsed()
         if chosen and not by_policy:
-            own_options["response"] = STORED
+            options["response"] = STORED
             if kind is not Analysis.QUANTILES:
                 factors = number_factors(text, coding)
                 used = numbers_at_records(written, kind, coding, {*chosen}, factors)
@@ -198,7 +197,7 @@ class RunQuestion:
         for one in not_missing(complete, coding.domain):
             possible[one.attributes[0]] &= one.cells
         read = read_question(
-            text, kind, coding, values=values, observed=possible, options=own_options, used=used
+            text, kind, coding, values=values, observed=possible, options=options, used=used
         )
         read = replace(read, grouping=grouping_of(text, coding, possible))
         if read.is_summed:
@@ -256,14 +255,9 @@ class RunQuestion:
 
     def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> design.CheckedQuestion:
         one = self.question
+        about = one.text, one.kind, one.coding
         question = read_question(
-            one.text,
-            one.kind,
-            one.coding,
-            values=self.values,
-            observed=observed,
-            options=one.options,
-            used=self.used,
+            *about, values=self.values, observed=observed, options=one.options, used=self.used
         )
         return replace(question, grouping=one.grouping, needs=one.needs, own_scales=one.own_scales)
 
@@ -345,9 +339,7 @@ class NoisyRun:
     """A run with noise, read by the schema alone.
 
     Args:
-        text: The formula.
         levels: Levels count as one number each; by choice, or because the policy keeps runs to them.
-        needs: The statistics that are measured for it.
     """
 
     text: str
@@ -363,7 +355,7 @@ class NoisyRun:
             InvalidInputError: Sums do not determine the answer.
             LevelsTooWideError: No sums give the answer, and levels were not asked for.
         """
-        options = {name: _hashable(value) for name, value in _options(question).items()}
+        options = _options(question)
         check_coded(options)
         chosen = options.pop("response", None)
         written = read_factors(question.formula, coding)
@@ -399,8 +391,8 @@ _BY_LEVELS = (
 
 
 def _options(question: Question) -> dict[str, Any]:
-    options: dict[str, Any] = json.loads(question.options or "{}")
-    return options
+    options = json.loads(question.options or "{}").items()
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options}
 
 
 def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDArray[np.bool_]:
@@ -431,7 +423,3 @@ def _numbers_by_choice(question: Question, coding: Coding, options: Mapping[str,
     if chosen is not None:  # also numbers without a step
         usable = [one for one in names if isinstance(coding.attribute(one).coding, Edges)]
     return tuple(one for one in usable if one not in cut)
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

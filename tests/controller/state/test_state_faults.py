@@ -29,7 +29,7 @@ def decide(tx):
         ledger = ledger_of(100)
         line = reserve(ledger, tx, Price(7))
         update_card(
-            tx, CARD, old_etag="etag-1", new_etag="etag-2", state=CardState.AGREED, body=b"", now=NOW
+            tx, CARD, old_etag="etag-1", etag="etag-2", state=CardState.AGREED, body=b"", now=NOW
         )
         results.put_psi(tx, CARD, b"{}", "digest", NOW)
         ledger.settle(tx, line, NOW)

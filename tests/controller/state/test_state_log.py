@@ -82,8 +82,8 @@ def rechained(entries, change):
         old = event_of(entry.body)
         action = "accept" if index == change else old.action
         event = Event(index, old.time, action, old.actor, old.resource, old.details, previous)
-        rewritten.append(Entry(event.body, event.leaf))
-        previous = event.leaf
+        previous = merkle.leaf_hash(event.body)
+        rewritten.append(Entry(event.body, previous))
     return rewritten
 
 
@@ -94,7 +94,7 @@ class TestAppending:
             assert log.size(tx) == SIZE
         assert [event.index for event in found] == list(range(SIZE))
         assert found[0].previous == FIRST
-        assert all(after.previous == before.leaf for before, after in pairwise(found))
+        assert all(after.previous == merkle.leaf_hash(before.body) for before, after in pairwise(found))
         assert found[3].details == {"etag": "etag-3", "state": "offered"}
         assert found[3].time == NOW + timedelta(seconds=3)
 
@@ -157,8 +157,8 @@ class TestAppending:
         first = Event(0, NOW, "offer", ANA, CARD, {}, FIRST)
         earlier = NOW - timedelta(days=1)
         details = {"before": time_text(NOW if before else earlier)}
-        second = Event(1, earlier, action, ANA, CARD, details, first.leaf)
-        entries = [Entry(one.body, one.leaf) for one in (first, second)]
+        second = Event(1, earlier, action, ANA, CARD, details, merkle.leaf_hash(first.body))
+        entries = [Entry(one.body, merkle.leaf_hash(one.body)) for one in (first, second)]
         with pytest.raises(VerificationError, match="goes back in time"):
             verify(entries, [], PUBLIC)
 
@@ -289,7 +289,7 @@ class TestTampering:
     def test_s38_going_back_in_time_is_named(self, entries):
         early = event_of(entries[-1].body)
         event = Event(SIZE, early.time - timedelta(seconds=1), "a", ANA, CARD, {}, entries[-1].leaf)
-        said = problem_of([*entries, Entry(event.body, event.leaf)], [])
+        said = problem_of([*entries, Entry(event.body, merkle.leaf_hash(event.body))], [])
         assert said == f"entry {SIZE} of the log goes back in time"
 
     def test_s38_bytes_that_are_no_entry_are_named(self, entries):

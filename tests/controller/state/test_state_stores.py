@@ -31,7 +31,7 @@ def names(page):
 
 
 def move(tx, old_etag, new_etag, state=CardState.OFFERED, name=CARD):
-    update_card(tx, name, old_etag=old_etag, new_etag=new_etag, state=state, body=b"new", now=NOW)
+    update_card(tx, name, old_etag=old_etag, etag=new_etag, state=state, body=b"new", now=NOW)
 
 
 class TestCards:
@@ -268,8 +268,8 @@ class TestReleases:
             insert_card(tx)
             results.insert_result(tx, release)
             assert results.get_release(tx, release.name) == release
-            assert results.list_releases(tx, card=CARD).rows == (release,)
-            assert results.list_releases(tx, card="other").rows == ()
+            assert results.list_releases(tx, card=CARD, limit=50).rows == (release,)
+            assert results.list_releases(tx, card="other", limit=50).rows == ()
             assert results.released_under(tx, CARD) == (1, 10_000)
             assert results.released_to(tx, ANA) == (1, 40_000)
             assert results.released_to(tx, "another") == (0, 0)
@@ -364,7 +364,7 @@ class TestAudits:
                 conclude(tx, 1, Verdict.LEAKAGE)
             with pytest.raises(InvalidInputError):
                 conclude(tx, 3, Verdict.LEAKAGE)
-            assert names(results.list_audits(tx, card=CARD)) == [f"{CARD}/audits/{ANA}-1"]
+            assert names(results.list_audits(tx, card=CARD, limit=50)) == [f"{CARD}/audits/{ANA}-1"]
             row = results.get_audit(tx, f"{CARD}/audits/{ANA}-1")
             assert results.get_audit(tx, f"{CARD}/audits/{ANA}-2").verdict is None
         assert (row.verdict, row.level, row.attempt) == (Verdict.NO_EVIDENCE, "0.05", 1)

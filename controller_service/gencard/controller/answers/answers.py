@@ -8,7 +8,7 @@ decision    signed, logged and settled in one transaction; no number is visible 
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -213,16 +213,13 @@ class Answers:
         results.insert_result(tx, row)
         operation = self.operations.create(tx, who, kind_of(tier), card.name, {"run": name, **more})
         names = analyses.columns if tier is RunTier.REVIEWED else ()
-        columns = {"columns": _short(names)} if names else {}
-        facts = {"operation": operation, "kind": question.kind, "line": str(line), **columns}
+        facts = {"operation": operation, "kind": question.kind, "line": str(line)}
+        if names:  # their number, if a line of the log has no room for them
+            text = ", ".join(names)
+            fits = len(text) <= LONGEST_DETAIL and text.isprintable()
+            facts["columns"] = text if fits else f"{len(names)} attributes"
         self.cards.note(tx, "run", name, facts, who.uri)
         return operation
-
-
-def _short(names: Sequence[str]) -> str:
-    """Return names in a line of the log, or their number if there is no room for them."""
-    text = ", ".join(names)
-    return text if len(text) <= LONGEST_DETAIL and text.isprintable() else f"{len(names)} attributes"
 
 
 def kind_of(tier: RunTier) -> str:
@@ -413,7 +410,6 @@ class AgreedShape:
     """Shape of outputs on synthetic rows, from the analyst's own run; the run on records must keep it.
 
     Args:
-        release: Name of the release whose rows were used.
         seed: Seed of the program's random numbers, the same in each run.
     """
 
@@ -449,15 +445,23 @@ def start_program(
         TooLargeError: The card has had all its runs.
         BudgetExceededError: The price is not covered.
     """
-    text, dry = text_of_program(program), AgreedShape.read(dry_run)
+    try:
+        text = program.decode()
+    except UnicodeDecodeError:
+        raise InvalidInputError(field="program", problem="is not UTF-8") from None
+    check_text(text)
+    dry = AgreedShape.read(dry_run)
 
     def make(tx: Connection) -> bytes:
         usable = answers.cards.usable(tx, who, card)
         entry = answers.entry_of(usable)
-        coding, columns = entry.schema.coding, offer_of(usable).terms.analyses.columns
-        if not {*columns} <= {*coding.with_step}:
+        analyses = offer_of(usable).terms.analyses
+        if not {*analyses.columns} <= {*entry.schema.coding.with_step}:
             check_numbers(entry, "A program with recorded numbers that have no step")
-        check_program(program, dry, usable)
+        if sha256(program) not in analyses.programs:
+            raise InvalidInputError(field="program", problem="is not listed on the card by its digest")
+        analysis_program(text, analyses.libraries)
+        check_outputs(dry.outputs, analyses.program_numbers)
         release = results.find_release(tx, card, dry.release)
         if release is None:
             on_another = "was not on a release of this card"
@@ -484,24 +488,6 @@ def start_program(
     with answers.cards.database.transaction() as tx:
         name = request.once(tx, who, answers.cards.clock(), lambda: make(tx))
     return answers.operations.begin(name.decode())
-
-
-def text_of_program(program: bytes) -> str:
-    try:
-        text = program.decode()
-    except UnicodeDecodeError:
-        raise InvalidInputError(field="program", problem="is not UTF-8") from None
-    check_text(text)
-    return text
-
-
-def check_program(program: bytes, dry: AgreedShape, card: CardRecord) -> None:
-    """Check a program by public facts alone; raises InvalidInputError if the card does not grant it."""
-    analyses = offer_of(card).terms.analyses
-    if sha256(program) not in analyses.programs:
-        raise InvalidInputError(field="program", problem="is not listed on the card by its digest")
-    analysis_program(program.decode(), analyses.libraries)
-    check_outputs(dry.outputs, analyses.program_numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,6 @@ class RunOutcome:
 
     Args:
         answer: JSON document of the answer; None if the rules refused it.
-        numbers: Number of numbers in the answer.
         reasons: Codes of the refusal: ``OUTPUT_RULES`` for every reason that depends on the records.
         review: Whether the rules leave the decision to a steward.
         marks: Findings of the rules on each number, for a steward alone.
@@ -205,9 +204,7 @@ class Review:
     """A reviewed run that waits for a steward.
 
     Args:
-        outputs: Outputs on the records.
         dry: Outputs on the synthetic rows.
-        rules: Output rules of the policy under which the program ran.
         base: Numbers of records are released as multiples of this base.
         notes: How the attributes were passed to the program.
     """

@@ -76,7 +76,6 @@ class CardBook:
     """All cards. Every change of a card adds a step, a log entry and a new etag.
 
     Args:
-        facts: Returns the facts on a generator, by its name; raises NotFoundError.
         controller: The controller's own URI.
         on_end: Ends the work that waits under a card, by its name, in the transaction that ends the
             card.
@@ -154,8 +153,14 @@ class CardBook:
         )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
-        if outcome.terms.where:
-            _check_part(outcome.terms, dataset_entry)
+        if outcome.terms.where:  # each statistic must be restricted to that part of the records
+            from gencard.analysis.formulas.model_matrix import read_condition  # noqa: PLC0415 - loads pandas
+
+            terms = outcome.terms
+            attributes, _ = read_condition(terms.where, coding)
+            groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]
+            if not all(set(attributes) <= set(clique) for clique in groups):
+                raise ProposalRefusedError(reasons="STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE")
         check_readable(outcome.terms, dataset_entry.schema.records, self.limits)
         statistics_of(outcome.terms.moments, coding)  # refuses labels that are no numbers
         return outcome
@@ -268,15 +273,8 @@ class CardBook:
     def move(self, tx: Connection, old: CardRecord, *steps: CardRecord) -> CardRecord:
         """Store a changed card as the last step left it, once the log holds all steps."""
         new = self._write_down(tx, steps)
-        update_card(
-            tx,
-            new.name,
-            old_etag=old.etag,
-            new_etag=new.etag,
-            state=new.state,
-            body=card_bytes(new),
-            now=self.clock(),
-        )
+        body, now = card_bytes(new), self.clock()
+        update_card(tx, new.name, old_etag=old.etag, etag=new.etag, state=new.state, body=body, now=now)
         return new
 
     def end(
@@ -318,16 +316,6 @@ class CardBook:
                 details["card_digest"] = card.offer.digest
             self.note(tx, step.action, card.name, details, step.actor)
         return steps[-1]
-
-
-def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
-    """Refuse a card about a part of the records if a statistic cannot be restricted to that part."""
-    from gencard.analysis.formulas.model_matrix import read_condition  # noqa: PLC0415 - loads pandas
-
-    attributes, _ = read_condition(terms.where, dataset_entry.schema.coding)
-    groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]
-    if not all(set(attributes) <= set(clique) for clique in groups):
-        raise ProposalRefusedError(reasons="STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE")
 
 
 # All that was released of some records before: answers of runs, and exact statistics of cards.

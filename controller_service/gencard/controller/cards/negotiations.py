@@ -37,7 +37,6 @@ from gencard.wire.codec import card_bytes, card_of_bytes
 from gencard.wire.dsse import envelope_of, is_signed_by, key_id, signature_of
 from gencard.wire.keys import Identity, Role
 
-_EVERY = timedelta(days=1)
 _AT_A_TIME = 100
 """Number of cards per transaction, so that other writers are served between transactions."""
 
@@ -65,7 +64,7 @@ class Retention:
         with self._lock:
             if not self.keep_days or (self._due is not None and now < self._due):
                 return
-            self._due = now + _EVERY
+            self._due = now + timedelta(days=1)
         self.prune()
 
     def prune(self) -> int:
@@ -78,19 +77,16 @@ class Retention:
         while True:
             with self.database.transaction() as tx:
                 rows = never_granted_cards(tx, before, after, _AT_A_TIME)
-                pruned += sum(self._prune(tx, card_of_bytes(row.body)) for row in rows)
+                for card in (card_of_bytes(row.body) for row in rows):
+                    offered = card.offer is not None and self.cards.clock() < card.offer.expire_time
+                    if not card.envelope and (not offered or card.state in ENDED):
+                        self.cards.note(tx, "prune", card.name, {"state": str(card.state)})
+                        delete_card(tx, card.name)
+                        pruned += 1
                 if len(rows) < _AT_A_TIME:
                     forget_answers(tx, _METHODS, before)
                     return pruned
                 after = rows[-1].number
-
-    def _prune(self, tx: Connection, card: CardRecord) -> bool:
-        offered = card.offer is not None and self.cards.clock() < card.offer.expire_time
-        if card.envelope or (offered and card.state not in ENDED):
-            return False
-        self.cards.note(tx, "prune", card.name, {"state": str(card.state)})
-        delete_card(tx, card.name)
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,10 +267,5 @@ class Negotiations:
 
 def _fresh(name: str, who: Identity, proposal: Proposal) -> CardRecord:
     return CardRecord(
-        name=name,
-        state=CardState.REQUESTED,
-        turn=Turn.CONTROLLER,
-        etag="",
-        analyst=who.uri,
-        proposed=proposal,
+        name, CardState.REQUESTED, Turn.CONTROLLER, etag="", analyst=who.uri, proposed=proposal
     )

@@ -62,12 +62,7 @@ WEAK_AUDIT = "AUDIT_TOO_WEAK"
 
 @dataclass(frozen=True, slots=True)
 class GeneratorChoice:
-    """Terms with a generator on offer.
-
-    Args:
-        changes: Steps to the generator and its audit.
-        privacy_changes: Steps to the privacy.
-    """
+    """Terms with a generator on offer; ``changes`` are steps to the generator and its audit."""
 
     terms: Proposal
     privacy: Privacy
@@ -323,8 +318,7 @@ def judge(
     privacy = choice.privacy
     terms, fewer_rows = policy.within(choice.terms)
     rest = (*fewer_rows, *choice.changes)
-    offered = policy.measures, policy.without_uniques
-    terms, fewer = with_measures(terms, privacy, policy.transform, *offered)
+    terms, fewer = with_measures(terms, privacy, policy)
     bounds = policy.measuring(noisy=privacy.noisy)
     acceptable = _acceptable_statistics(terms, privacy, bounds, domain, facts, coding)
     if isinstance(acceptable, Refusal):
@@ -334,7 +328,8 @@ def judge(
     terms, with_uniques = with_uniques_kept(terms, whole)
     terms, fewer_runs = with_analyses(proposal.analyses, terms, policy)
     check_model(terms, domain, limits, zeros)
-    _check_box(terms, domain, facts)
+    if check := facts(terms.generator).check:  # a built-in black box would fail after it was paid
+        check(terms.marginals, domain.covered_by(terms.cliques))
     price = price_of(terms, domain, coding)
     if not price.fits(policy.most_per_card):
         return Refusal((PRICE,))
@@ -343,13 +338,6 @@ def judge(
     others = (*rest, *choice.privacy_changes, *transform_changes)
     steps = (*changes, *others, *fewer, *with_uniques, *fewer_runs)
     return CounterOffer(terms, steps, price)
-
-
-def _check_box(terms: Proposal, domain: Domain, facts: Facts) -> None:
-    """Raise TooLargeError or ModelTooLargeError if a built-in black box would, after it was paid."""
-    check = facts(terms.generator).check
-    if check is not None:
-        check(terms.marginals, domain.covered_by(terms.cliques))
 
 
 def _looks_at_forbidden(terms: Proposal, policy: Policy, facts: Facts) -> bool:

@@ -56,11 +56,7 @@ GENERATOR_READS_RECORDS = "GENERATOR_READS_RECORDS"
 
 
 def with_measures(
-    terms: Proposal,
-    privacy: Privacy,
-    transform: Transform,
-    measures: Collection[str],
-    without_uniques: bool,
+    terms: Proposal, privacy: Privacy, policy: Policy
 ) -> tuple[Proposal, tuple[Change, ...]]:
     """Return the terms with the offered evaluations and removal of uniques, and each change made.
 
@@ -71,15 +67,15 @@ def with_measures(
     """
     for name in terms.measures:
         evaluation_named(name)
-    bound = READS_RECORDS if privacy.noisy or transform != AS_COUNTED else None
-    measures_kept = () if bound else tuple(name for name in terms.measures if name in measures)
+    bound = READS_RECORDS if privacy.noisy or policy.transform != AS_COUNTED else None
+    measures_kept = () if bound else tuple(name for name in terms.measures if name in policy.measures)
     dropped_names = [name for name in terms.measures if name not in measures_kept]
     changes = [
-        Change("measures", name, "", bound if bound and name in measures else NOT_OFFERED)
+        Change("measures", name, "", bound if bound and name in policy.measures else NOT_OFFERED)
         for name in dropped_names
     ]
     why = bound or (GENERATOR_READS_RECORDS if is_black_box(terms.generator) else None)
-    if not without_uniques:
+    if not policy.without_uniques:
         why = NOT_OFFERED
     if terms.without_uniques and why:
         changes.append(Change("without_uniques", "true", "false", why))
@@ -368,9 +364,15 @@ def nearest_privacy(
         closed: Mechanisms that earlier grants have closed, with the reasons.
     """
     why = closed.get(requested.mechanism, MECHANISM) if requested.mechanism in mechanisms else MECHANISM
-    offered = _on_offer(requested, set(mechanisms) - closed.keys(), noise)
-    if offered is None:
-        return Refusal((why,))
+    on_offer = set(mechanisms) - closed.keys()
+    offered = requested
+    if requested.mechanism not in on_offer:
+        if noise is not None and noise.mechanism in on_offer:
+            offered = noise
+        elif Mechanism.EXACT in on_offer:
+            offered = EXACT
+        else:
+            return Refusal((why,))
     related = personal = affordable = offered
     if isinstance(offered, AddedNoise):
         relation = offered if noise is None else noise
@@ -386,17 +388,6 @@ def nearest_privacy(
     return affordable, tuple(
         Change("privacy", str(old), str(new), reason) for old, new, reason in steps if old != new
     )
-
-
-def _on_offer(
-    requested: Privacy, mechanisms: Collection[Mechanism], noise: AddedNoise | None
-) -> Privacy | None:
-    """Return the requested privacy if on offer, else offered noise, else exact counts, else None."""
-    if requested.mechanism in mechanisms:
-        return requested
-    if noise is not None and noise.mechanism in mechanisms:
-        return noise
-    return EXACT if Mechanism.EXACT in mechanisms else None
 
 
 def measured_as(
@@ -415,10 +406,17 @@ def measured_as(
 
 def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]) -> Proposal:
     """Return the terms with these cliques, their own or parts of them, and some of their moments."""
+    weighted = list(zip(terms.marginals, terms.weights, strict=False))
+    same = dict(weighted)
+    of_cliques = (  # a part has the weight of its heaviest whole
+        same.get(clique) or max(weight for whole, weight in weighted if set(clique) <= set(whole))
+        for clique in cliques
+        if weighted
+    )
     weights = zip(terms.moments, terms.weights[len(terms.marginals) :], strict=False)
     of_numbers = terms.weights[len(terms.cliques) :]
     of_moments = (weight for moment, weight in weights if moment in moments)
-    kept = (*weights_for(cliques, terms), *of_moments, *of_numbers)
+    kept = (*of_cliques, *of_moments, *of_numbers)
     return replace(terms, marginals=tuple(cliques), moments=tuple(moments), weights=kept)
 
 
@@ -491,17 +489,6 @@ def _is_offered(offer: NumbersOffer, privacy: Privacy) -> bool:
     if isinstance(privacy, Exact):
         return offer is NumbersOffer.EXACT
     return isinstance(privacy, AddedNoise) and offer is not NumbersOffer.NEVER
-
-
-def weights_for(cliques: Sequence[Clique], terms: Proposal) -> tuple[int, ...]:
-    """Weights of cliques offered in place of the terms' own: a part has that of its heaviest whole."""
-    weighted = list(zip(terms.marginals, terms.weights, strict=False))
-    same = dict(weighted)
-    return tuple(
-        same.get(clique) or max(weight for whole, weight in weighted if set(clique) <= set(whole))
-        for clique in cliques
-        if weighted
-    )
 
 
 def offered_moments(

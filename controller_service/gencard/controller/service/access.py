@@ -222,7 +222,8 @@ class CallTimeout:
         """Wait for the next late call and cancel it; return False once the watch has stopped."""
         with self._changed:
             while not self._stopped:
-                left = self._seconds_left()
+                # in one expression: a call that this thread held while it waits could not be freed
+                left = next((end - time.monotonic() for end, _ in self._waiting.values()), None)
                 if left is not None and left <= 0:
                     _, context = self._waiting.pop(next(iter(self._waiting)))
                     break
@@ -232,12 +233,6 @@ class CallTimeout:
                 return False
         context.cancel()
         return True
-
-    def _seconds_left(self) -> float | None:
-        """Until the first is late; a call that the waiting thread held could not be freed meanwhile."""
-        for end, _ in self._waiting.values():
-            return end - time.monotonic()
-        return None
 
 
 CHECK_SECONDS = 1.0

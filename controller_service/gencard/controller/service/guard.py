@@ -208,14 +208,7 @@ class Calls:
 
 @dataclass(slots=True)
 class Guard(grpc.ServerInterceptor):
-    """The interceptor around every method.
-
-    Args:
-        admits: Whether an identity is on the controller's list, and a TLS key its newest one.
-        report: Called with incidents; receives no exception text.
-        development: URI of plaintext callers in development; None elsewhere.
-        now: Time at which certificates must be valid.
-    """
+    """The interceptor around every method; ``development`` is that of ``caller_of``."""
 
     admits: Admits
     report: Report
@@ -257,11 +250,9 @@ class Guard(grpc.ServerInterceptor):
             # A method of one request is served as a stream of requests: gRPC would otherwise wait for
             # the message before the guard runs, without a limit of the guard's.
             return grpc.stream_unary_rpc_method_handler(single, decode, encode)
-        if handler.unary_stream:
-            stream = self._stream(handler.unary_stream, method, self._only)
-            return grpc.stream_stream_rpc_method_handler(stream, decode, encode)
-        if handler.stream_stream:
-            stream = self._stream(handler.stream_stream, method, self._each)
+        if streaming := handler.unary_stream or handler.stream_stream:
+            read = self._only if handler.unary_stream else self._each
+            stream = self._stream(streaming, method, read)
             return grpc.stream_stream_rpc_method_handler(stream, decode, encode)
         return grpc.unary_unary_rpc_method_handler(_refuse, decode, encode)
 

@@ -66,11 +66,16 @@ class PageRequest(Protocol):
     page_token: str
 
 
+def paging(request: PageRequest) -> tuple[str, int]:
+    """Return the token and the size of the requested page."""
+    return request.page_token, page_size(request.page_size)
+
+
 def page_and_token(
     items: Sequence[T], request: PageRequest, name_of: Callable[[T], str]
 ) -> tuple[Sequence[T], str]:
     """Return the requested page of a sorted list, and the next token: the last name of the page."""
-    size, token, names = page_size(request.page_size), request.page_token, list(map(name_of, items))
+    (token, size), names = paging(request), list(map(name_of, items))
     if token and token not in names:
         raise InvalidInputError(field="page_token", problem="was not issued by this list")
     start = names.index(token) + 1 if token else 0
@@ -136,7 +141,7 @@ class OperationsServicer(operations_pb2_grpc.OperationsServicer):  # type: ignor
     def ListOperations(
         self, request: longrunning.ListOperationsRequest, context: Context
     ) -> longrunning.ListOperationsResponse:
-        rows, token = self.operations.page(identity(), request.page_token, page_size(request.page_size))
+        rows, token = self.operations.page(identity(), *paging(request))
         return longrunning.ListOperationsResponse(
             operations=map(operation_message, rows), next_page_token=token
         )
@@ -186,9 +191,8 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
         who = identity()
         owner = None if who.role is Role.STEWARD else who.uri
         with self.database.reading() as tx:
-            page = self.ledger.lines(
-                tx, analyst=owner, before=request.page_token, limit=page_size(request.page_size)
-            )
+            token, size = paging(request)
+            page = self.ledger.lines(tx, analyst=owner, before=token, limit=size)
         return ledger_pb2.ListSpendsResponse(
             spends=messages_of(page.rows, ledger_pb2.Spend), next_page_token=page.next_token
         )

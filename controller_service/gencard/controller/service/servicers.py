@@ -32,6 +32,7 @@ from gencard.controller.service.operations import (
     operation_message,
     page_and_token,
     page_size,
+    paging,
     release_message,
     request_of,
 )
@@ -172,9 +173,7 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
         self, request: negotiation.ListCardsRequest, context: Context
     ) -> negotiation.ListCardsResponse:
         dataset = None if request.parent in ("", "datasets/-") else request.parent
-        cards, token = self.negotiations.page(
-            identity(), dataset, request.page_token, page_size(request.page_size)
-        )
+        cards, token = self.negotiations.page(identity(), dataset, *paging(request))
         return negotiation.ListCardsResponse(cards=map(card_message, cards), next_page_token=token)
 
     def CounterCard(
@@ -228,9 +227,7 @@ class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
     def ListReleases(
         self, request: synthesis.ListReleasesRequest, context: Context
     ) -> synthesis.ListReleasesResponse:
-        page = self.releases.page(
-            identity(), request.parent, request.page_token, page_size(request.page_size)
-        )
+        page = self.releases.page(identity(), request.parent, *paging(request))
         return synthesis.ListReleasesResponse(
             releases=map(release_message, page.rows), next_page_token=page.next_token
         )
@@ -277,9 +274,7 @@ class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
     def ListMeasures(
         self, request: measures.ListMeasuresRequest, context: Context
     ) -> measures.ListMeasuresResponse:
-        page, unavailable = self.evaluations.page(
-            identity(), request.parent, request.page_token, page_size(request.page_size)
-        )
+        page, unavailable = self.evaluations.page(identity(), request.parent, *paging(request))
         return measures.ListMeasuresResponse(
             measures=[evaluation_message(row, whole=False) for row in page.rows],
             next_page_token=page.next_token,
@@ -312,9 +307,7 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
         return audit.GetAuditResponse(audit=audit_message(self.audits.get(identity(), request.name)))
 
     def ListAudits(self, request: audit.ListAuditsRequest, context: Context) -> audit.ListAuditsResponse:
-        audits, token = self.audits.page(
-            identity(), request.parent, request.page_token, page_size(request.page_size)
-        )
+        audits, token = self.audits.page(identity(), request.parent, *paging(request))
         return audit.ListAuditsResponse(audits=map(audit_message, audits), next_page_token=token)
 
     def GetAuditReport(
@@ -406,9 +399,7 @@ class AnswersServicer(answers_pb2_grpc.AnswersServiceServicer):
     def ListAnswers(
         self, request: answer.ListAnswersRequest, context: Context
     ) -> answer.ListAnswersResponse:
-        page = self.answers.page(
-            identity(), request.parent, request.page_token, page_size(request.page_size)
-        )
+        page = self.answers.page(identity(), request.parent, *paging(request))
         return answer.ListAnswersResponse(
             answers=[answer_message(row, whole=False) for row in page.rows],
             next_page_token=page.next_token,

@@ -34,9 +34,7 @@ class Quotas:
         cards: Number of cards, including ended cards: they stay in the state.
         card_mib: Size of all cards together, in MiB, including the texts of their purposes.
         releases: Number of releases of all cards, including releases in progress.
-        release_mib: Size of all releases together, in MiB.
         reserve_mib: Free space below which no card, offer or operation begins, in MiB.
-        folder: The state's folder.
     """
 
     open_proposals: int
@@ -147,12 +145,7 @@ class GrantedCard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CardUsage:
-    """Share of the state that one analyst's cards take.
-
-    Args:
-        open: Proposals and offers that are neither agreed nor ended.
-        size: Size of all cards, in bytes.
-    """
+    """Share of the state that one analyst's cards take: open proposals and offers, cards, bytes."""
 
     open: int
     cards: int
@@ -176,18 +169,11 @@ def insert_card(
 
 
 def update_card(
-    tx: Connection,
-    name: str,
-    *,
-    old_etag: str,
-    new_etag: str,
-    state: CardState,
-    body: bytes,
-    now: datetime,
+    tx: Connection, name: str, *, old_etag: str, etag: str, state: CardState, body: bytes, now: datetime
 ) -> None:
     """Change a card by one conditional UPDATE; StaleEtagError if it is not as it was when read."""
     fresh = update(cards).where(cards.c.name == name, cards.c.etag == old_etag)
-    if tx.execute(fresh.values(etag=new_etag, state=state, body=body, changed=now)).rowcount != 1:
+    if tx.execute(fresh.values(etag=etag, state=state, body=body, changed=now)).rowcount != 1:
         get_card(tx, name)
         raise StaleEtagError()
     if state in ENDED:

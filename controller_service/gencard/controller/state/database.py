@@ -172,13 +172,9 @@ class Database:
                 event.listen(engine, "begin", _begin_sqlite)
             else:
                 # the next leader ends the sessions of this leadership by their name
-                name = f"{SESSIONS}{fence.holder}" if fence else "gencard"
+                session = {"application_name": f"{SESSIONS}{fence.holder}" if fence else "gencard"}
                 engine = create_engine(
-                    address,
-                    hide_parameters=True,
-                    pool_size=32,
-                    pool_pre_ping=True,
-                    connect_args={"application_name": name},
+                    address, hide_parameters=True, pool_size=32, pool_pre_ping=True, connect_args=session
                 )
                 event.listen(engine, "begin", _begin_postgresql)
                 if fence:

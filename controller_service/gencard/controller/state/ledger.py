@@ -52,11 +52,7 @@ class Caps:
     Each card is charged to the budgets of the dataset, of its project and of its analyst.
 
     Args:
-        dataset: Budget of all analysts together.
-        project: Budget of each project.
-        analyst: Budget of each analyst.
-        projects: Budgets of single projects, by name, in place of ``project``.
-        analysts: Budgets of single analysts, by name, in place of ``analyst``.
+        projects, analysts: Budgets of single ones, by name, in place of ``project`` and ``analyst``.
 
     Raises:
         InvalidNumberError: A cap is above 10^18 statistics.
@@ -90,23 +86,14 @@ class Caps:
 
     def lowered_to(self, other: "Caps") -> "Caps":
         """Return the lower caps of both, for all analysts together and for each named holder."""
-        projects, analysts = (
-            {
-                name: own.get(name, usual).lowered_to(others.get(name, other_usual))
-                for name in {**own, **others}
-            }
-            for own, usual, others, other_usual in (
-                (self.projects, self.project, other.projects, other.project),
-                (self.analysts, self.analyst, other.analysts, other.analyst),
-            )
-        )
-        return Caps(
-            self.dataset.lowered_to(other.dataset),
-            self.project.lowered_to(other.project),
-            self.analyst.lowered_to(other.analyst),
-            projects,
-            analysts,
-        )
+
+        def lower(scope: Scope, name: str = "") -> Price:
+            account = Account(scope, "", name)
+            return self.of(account).lowered_to(other.of(account))
+
+        projects = {name: lower(Scope.PROJECT, name) for name in {**self.projects, **other.projects}}
+        analysts = {name: lower(Scope.ANALYST, name) for name in {**self.analysts, **other.analysts}}
+        return Caps(*map(lower, Scope), projects, analysts)
 
     def in_words(self) -> dict[str, str]:
         """Amounts in words, by whose they are."""

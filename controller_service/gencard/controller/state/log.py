@@ -83,10 +83,6 @@ class Event(LogLine):
         """RFC 8785 bytes of the entry: what the log stores and hashes."""
         return json_bytes(_EVENT.write(self))
 
-    @property
-    def leaf(self) -> bytes:
-        return leaf_hash(self.body)
-
 
 _EVENT = DOCUMENT.codec(Event)
 

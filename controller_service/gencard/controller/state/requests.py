@@ -124,7 +124,6 @@ class OperationRow:
     Args:
         request: JSON bytes of what was asked: all that is needed to start again after a restart.
         permille: Completed part of the work, in thousandths.
-        response: Response of a successful operation.
         error: JSON bytes of reason and fields of a failed operation.
     """
 

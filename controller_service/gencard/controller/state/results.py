@@ -77,12 +77,7 @@ def released_to(tx: Connection, analyst: str) -> tuple[int, int]:
 
 
 def list_releases(
-    tx: Connection,
-    *,
-    card: str | None = None,
-    dataset: str | None = None,
-    before: str = "",
-    limit: int = 50,
+    tx: Connection, *, card: str | None = None, dataset: str | None = None, before: str = "", limit: int
 ) -> Page[ReleaseRow]:
     """Releases, newest first, of one card, of one dataset, or all."""
     query = only(select(releases), (releases.c.card, card))
@@ -113,8 +108,8 @@ def put_psi(tx: Connection, card: str, document: bytes, digest: str, now: dateti
 
 def find_psi(tx: Connection, card: str) -> PsiRow | None:
     """Return the card's psi, or None if it was not measured yet."""
-    row = tx.execute(select(psis).where(psis.c.card == card)).mappings().one_or_none()
-    return None if row is None else PsiRow(**{**row, "document": bytes(row["document"])})
+    query = select(psis).where(psis.c.card == card)
+    return find_one(tx, query, lambda row: PsiRow(**{**row, "document": bytes(row["document"])}))
 
 
 def get_psi(tx: Connection, card: str) -> PsiRow:
@@ -174,7 +169,6 @@ class AuditRow:
     """An audit as stored; what comes after ``attempt`` is None until it has ended.
 
     Args:
-        submitter: URI of the identity that asked.
         attempt: Number of audits that this submitter has begun on this dataset, including this one.
         level: The level that the pooled evidence was tested at, a decimal.
         attestation: The signed verdict: a DSSE envelope.
@@ -253,12 +247,7 @@ def get_audit(tx: Connection, name: str) -> AuditRow:
 
 
 def list_audits(
-    tx: Connection,
-    *,
-    card: str | None = None,
-    dataset: str | None = None,
-    before: str = "",
-    limit: int = 50,
+    tx: Connection, *, card: str | None = None, dataset: str | None = None, before: str = "", limit: int
 ) -> Page[AuditRow]:
     """Audits that have ended, newest first, of one card, of one dataset, or all."""
     audits_ended = select(audits).where(audits.c.verdict.is_not(None))

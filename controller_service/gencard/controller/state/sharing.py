@@ -162,7 +162,7 @@ _AFTER_RESTORE = 1_000
 _NOTE_EVERY = 10
 """Number of checks between two notes on the disk."""
 _MARK = "leads"
-"""File of a controller: number and name of its last leadership."""
+"""File of a controller: number and name of its last leadership, by which commands here may write."""
 _ELSEWHERE = (
     "Run the command on the machine of the leading controller; if there is none, start one here."
 )
@@ -248,7 +248,7 @@ class Leadership:
                 self.fence = Fence(number, self._holder, self._lose)
         finally:
             database.close()
-        self._leave_mark(self.fence.number)
+        self._write(self._mark, self.fence.number, self._holder)
         self._watch.start()
         return True
 
@@ -277,14 +277,15 @@ class Leadership:
             number = max(_present(session).number, self._seen.number) + _AFTER_RESTORE
             session.execute(update(leader).values(fence=number))
             self._seen = _present(session)
-        self._leave_mark(number)
+        self._write(self._mark, number, self._holder)
         self._note()
 
-    def _leave_mark(self, number: int) -> None:
-        """Leave the mark by which commands on this machine may write; without it they are refused."""
+    @staticmethod
+    def _write(file: Path, number: int, other: str | int) -> None:
+        # without its mark a machine's commands are refused; of notes, the next one may do
         with suppress(StorageError, OSError):
-            self._mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(self._mark, [f"{number} {self._holder}\n".encode()])
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(file, [f"{number} {other}\n".encode()])
 
     def _look(self) -> None:
         """Note how far the state is; a database without tables has no state yet."""
@@ -298,9 +299,7 @@ class Leadership:
 
     def _note(self) -> None:
         if Seen.read(self._file) != self._seen:
-            with suppress(StorageError, OSError):  # the next note may do
-                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_whole(self._file, [f"{self._seen.number} {self._seen.entries}\n".encode()])
+            self._write(self._file, self._seen.number, self._seen.entries)
 
     def _session(self) -> Connection:
         if self._held is None:

@@ -9,7 +9,7 @@ answer to the first try was lost.
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -40,7 +40,6 @@ class Passkey:
 
     Args:
         key: SHA-256, in hex, of the credential's id: its name in the log.
-        holder: URI of the steward.
         credential: The id that the authenticator gave.
         public_key: COSE bytes.
         uses: The authenticator's counter at the last use; 0 for one that does not count.
@@ -89,8 +88,7 @@ class Passkeys:
                 raise InvalidInputError(field="passkey", problem=problem)
             statement = update(passkey_links).where(passkey_links.c.digest == sha256(token.encode()))
             tx.execute(statement.values(used=now))
-            row = {name: getattr(passkey, name) for name in passkeys.c.keys()}  # noqa: SIM118
-            tx.execute(insert(passkeys).values(**row))
+            tx.execute(insert(passkeys).values(asdict(passkey)))
             self._note(tx, "add-passkey", holder, holder, key=passkey.key)
         return passkey
 
@@ -165,17 +163,12 @@ class Passkeys:
 
     @staticmethod
     def _named(tx: Connection, key: str) -> Passkey | None:
-        row = tx.execute(select(passkeys).where(passkeys.c.key == key)).mappings().one_or_none()
-        return None if row is None else _passkey(row)
+        return find_one(tx, select(passkeys).where(passkeys.c.key == key), lambda row: Passkey(**row))
 
 
 def _of(tx: Connection, holder: str) -> list[Passkey]:
     query = select(passkeys).where(passkeys.c.holder == holder).order_by(passkeys.c.created)
-    return [_passkey(row) for row in tx.execute(query).mappings()]
-
-
-def _passkey(row: Any) -> Passkey:
-    return Passkey(**{name: row[name] for name in passkeys.c.keys()})  # noqa: SIM118
+    return [Passkey(**row) for row in tx.execute(query).mappings()]
 
 
 # First decisions and notifications.
@@ -259,7 +252,7 @@ class MessageRow:
     Args:
         name: Random; receivers know a repeated message by it.
         kinds: Sorted kinds of waiting items, the message's only content.
-        tries: That have failed.
+        tries: Number of failed tries.
     """
 
     name: str

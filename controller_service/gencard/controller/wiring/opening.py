@@ -281,10 +281,7 @@ def open_controller_state(
 
 
 def _entries(
-    settings: Settings,
-    salt: bytes,
-    rules: Mapping[str, Mapping[str, str]],
-    read: Collection[DatasetEntry],
+    settings: Settings, salt: bytes, rules: Rules, read: Collection[DatasetEntry]
 ) -> Iterator[DatasetEntry]:
     """Yield all datasets; one in ``read`` is kept if its versions are those that were served last.
 
@@ -353,12 +350,7 @@ _Served = tuple[DatasetTable, DatasetEntry]
 
 
 class Reloading:
-    """The settings in force, and the change to newer ones.
-
-    Args:
-        controller_state: State of the running service; its catalogue and ledger are changed.
-        unreviewed: Whether drafted schemas may be served that no steward has reviewed.
-    """
+    """The settings in force, and the change to newer ones, in catalogue and ledger of the state."""
 
     def __init__(
         self, controller_state: ControllerState, rule_log: RuleLog, *, unreviewed: bool = False
@@ -458,7 +450,6 @@ class InForce:
 
     Args:
         caps: Caps in words, by dataset and by the holder of the cap.
-        waiting: Places in the settings that differ, and wait for a restart.
         refused: One line for each dataset, or file, that was refused.
         digest: Digest of the settings and schema files that were read, as ``digest_of``; empty if the
             service does not watch them.

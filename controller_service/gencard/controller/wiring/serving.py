@@ -94,9 +94,11 @@ def servicers(
     shutil.rmtree(work, ignore_errors=True)  # restarted operations make new folders
     state.files.begin()
     state.boxes.prepare()
-    jobs = Descriptions(
-        state.salt, settings.limits.model_cells, settings.limits.records, _cluster(settings)
-    )
+    cluster, limits = None, settings.limits
+    if (table := settings.cluster) is not None and table.workers:
+        bounds = limits.cpu_seconds, limits.memory_mib
+        cluster = ClusterPart(dict(table.workers), table.folder, table.repeated, *bounds)
+    jobs = Descriptions(state.salt, limits.model_cells, limits.records, cluster)
     audits = _audits(state, operations, jobs)
     boxes = BoxRelease(database, audits.card_audits, jobs, state.files)
     releases = _releases(state, operations, jobs, audits, boxes)
@@ -108,9 +110,9 @@ def servicers(
     risks.tidy()
     operations.register_runner(RISK, RiskRun(risks, operations, jobs))
     lent_boxes = frozenset(settings.lending.black_boxes)
-    remote_runs = RemoteRuns(audits, jobs, executor, work, settings.limits.upload_rows, lent_boxes)
+    remote_runs = RemoteRuns(audits, jobs, executor, work, limits.upload_rows, lent_boxes)
     signing_key = Roster(settings.signing.identities).signing_key
-    retention = Retention(database, cards, settings.limits.keep_days)
+    retention = Retention(database, cards, limits.keep_days)
     retention.prune_daily()
     negotiations = Negotiations(database, cards, signing_key, retention)
     servicers = (
@@ -126,14 +128,6 @@ def servicers(
         OperationsServicer(operations),
     )
     return [partial(register, servicer) for servicer in servicers]
-
-
-def _cluster(settings: Settings) -> ClusterPart | None:
-    table, limits = settings.cluster, settings.limits
-    if table is None or not table.workers:
-        return None
-    workers, bounds = dict(table.workers), (limits.cpu_seconds, limits.memory_mib)
-    return ClusterPart(workers, table.folder, table.repeated, *bounds)
 
 
 def _audits(state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
@@ -329,7 +323,13 @@ def _served(
     executor = ProcessExecutor(
         limits.workers, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib, report=report
     )
-    operations = _operations(state, executor)
+    bounds = OperationBounds(
+        coordinators=limits.workers,
+        most_of_one=limits.operations,
+        check_space=state.cards.quotas.check_space,
+        tick_seconds=limits.tick_seconds,
+    )
+    operations = Operations(state.database, state.refusals, executor, state.cards.clock, report, bounds)
     rule_log = RuleLog(state.database, state.log, state.cards.clock, settings.identity.uri)
     with state.database.reading() as tx:
         ahead = ahead_of(tx, clock())
@@ -340,9 +340,12 @@ def _served(
     server = settings.server
     tls, guard = tls_files(settings), _guard(settings, rule_log.people_are_read)
     service = start(server.address, tls, guard, servicers(state, operations, executor))
-    metrics = None
+    metrics: MetricsServer | None = None
     try:
-        metrics = _metrics(state, service)
+        if (table := settings.metrics) is not None:
+            from gencard.controller.service.metrics import start_metrics  # noqa: PLC0415 - for the start's speed
+
+            metrics = start_metrics(table.address, state, service.guard.calls.counts, report)
         page = _page(state, operations)
     except GencardError:
         if metrics is not None:
@@ -359,15 +362,6 @@ def _served(
     return controller
 
 
-def _metrics(state: ControllerState, service: Service) -> "MetricsServer | None":
-    table = state.settings.metrics
-    if table is None:
-        return None
-    from gencard.controller.service.metrics import start_metrics  # noqa: PLC0415 - for the start's speed
-
-    return start_metrics(table.address, state, service.guard.calls.counts, report)
-
-
 def _page(state: ControllerState, operations: Operations) -> "PageServer | None":
     table, tls = state.settings.page, tls_files(state.settings)
     if table is None or tls is None:
@@ -380,17 +374,6 @@ def _page(state: ControllerState, operations: Operations) -> "PageServer | None"
         raise InvalidInputError(field="page", problem=problem) from None
     desk = state.desk(DecisionChannel("page"), operations=operations)
     return start_page(table, state, desk, tls, report)
-
-
-def _operations(state: ControllerState, executor: ProcessExecutor) -> Operations:
-    limits = state.settings.limits
-    bounds = OperationBounds(
-        coordinators=limits.workers,
-        most_of_one=limits.operations,
-        check_space=state.cards.quotas.check_space,
-        tick_seconds=limits.tick_seconds,
-    )
-    return Operations(state.database, state.refusals, executor, state.cards.clock, report, bounds)
 
 
 def report(place: str, incident: str, kind: str) -> None:
