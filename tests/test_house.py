@@ -24,9 +24,9 @@ from docs.house.trace import trace
 
 BUDGETS = """
 analysis                      1    50   0  its door
-analysis.answers             16  7350  69  answers from marginals and sums, with or without noise
+analysis.answers             16  7200  69  answers from marginals and sums, with or without noise
 analysis.formulas             8  3000  20  formulas as in R, and columns of model matrices
-analysis.output_checks       13  4950  38  which numbers about records may leave
+analysis.output_checks       13  4850  38  which numbers about records may leave
 boxes                        15  3800  10  synthesizers that read records
 client                        1   100   0  its public names
 client.agreement              1   550   2  a signed card and its releases
@@ -39,7 +39,7 @@ client.card_report            1   550   5  evaluations of a card
 client.card_view              1   650  11  how a card is displayed
 client.card_view              1   650  11  waiting for a card
 client.catalogue              1   350   9  datasets, generators, budget
-client.checking               3  1300  27  signatures, keys, log, receipts, replay
+client.checking               3  1200  27  signatures, keys, log, receipts, replay
 client.common                 9  2800  66  arguments, panels and files of all rooms
 client.connection             4  1350  18  TLS, credentials, calls, errors
 client.findings               4  1500  17  findings in sentences, plots and pages
@@ -65,11 +65,11 @@ controller.failures           1   300   9  failed runs, refunds and refusals
 controller.jobs              15  3400  18  processes that may read records
 controller.noise              1    50   1  OpenDP's exact samplers, and no other
 controller.notify             1   500   7  webhook and mail to stewards
-controller.operations         1   500   6  long operations: queued, run, resumed
+controller.operations         1   500   5  long operations: queued, run, resumed
 controller.page               7  2550   2  the stewards' page over HTTPS
 controller.people             3   850  31  identities, certificates, keys
 controller.policy             3  1050  16  rules, quotas and limits for proposals
-controller.records           14  5050  45  schema, encoding, versions, the vault
+controller.records           14  4950  45  schema, encoding, versions, the vault
 controller.releases           1   650   5  psi measured once, rows, receipts
 controller.run_question       1   450   5  questions of runs, by the schema alone
 controller.sandbox            9  3250  25  programs that read records, isolated
@@ -78,19 +78,19 @@ controller.settings           1   450   6  settings in TOML, checked first
 controller.settings_tables    1   350   9  tables of the settings: policies and stewards
 controller.shell             11  3400   0  the command gencard-controller
 controller.state             10  3250  79  ledger, log, cards, psi, operations
-controller.stewards           6  2300  28  what waits, what stewards see and decide
+controller.stewards           6  2300  27  what waits, what stewards see and decide
 controller.wiring             4  1200  20  from settings to a running controller
 core                          1    50   0  its door
 core.audit                   10  3250  24  does a black box use more than Phi
 core.blackbox                 1   150   6  the form of a black box
-core.card                     6  1950  72  terms, price, states and steps
+core.card                     6  1850  72  terms, price, states and steps
 core.catalogue                1   200   4  what is offered, in public
 core.coding                   1   650  26  values as codes
 core.dataset                  1   250  13  records as codes
 core.derived_cells            1   250   8  cells that derived attributes rule out
 core.domain                   1   100   3  attributes and their sizes
-core.errors                   1  1050  91  every error that a person can meet
-core.generators              10  3200  41  generators that see psi only
+core.errors                   1   950  91  every error that a person can meet
+core.generators              10  3100  41  generators that see psi only
 core.json_codecs              1   550  13  typed JSON: its codecs
 core.policy                   1   550  18  rules for a number, and their verdicts
 core.policy                   1   550  18  bounds of a dataset's cards
@@ -102,9 +102,9 @@ core.types                    1   100   9  names of array types
 core.values                   1   250  30  number, missing value or code
 files                         6  1900  48  files that a person names, read up to a bound
 measures                      1    50   0  its door
-measures.evaluation           5  1850  24  which evaluations exist, and their price
-measures.privacy             11  4300  44  distances, attacks, canaries, disclosure
-measures.utility              7  2600  32  fidelity, propensity, predictions
+measures.evaluation           5  1750  24  which evaluations exist, and their price
+measures.privacy             11  4300  43  distances, attacks, canaries, disclosure
+measures.utility              7  2500  32  fidelity, propensity, predictions
 run                           4   850  25  what a program of an analyst imports
 shell                         1   350  15  commands that are imported when called
 wire                          1    50   0  its door

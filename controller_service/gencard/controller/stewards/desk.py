@@ -367,10 +367,12 @@ class Desk:
             preview = self._preview(tx, Kind.APPROVE, name, {})
             offer, refusal = effect.offer(tx, card)
             together = effect.together(tx, card, offer)
-        offered = (None, (), None) if offer is None else (offer.terms, offer.changes, offer.price)
-        refused = ("", "") if refusal is None else (refusal.message, refusal.advice)
+        terms, changes, price = (
+            (None, (), None) if offer is None else (offer.terms, offer.changes, offer.price)
+        )
+        message, advice = ("", "") if refusal is None else (refusal.message, refusal.advice)
         seen = (preview.two, preview.shown, together, preview.firsts)
-        return CardReview(card, *offered, *refused, *seen)
+        return CardReview(card, terms, changes, price, message, advice, *seen)
 
     def check_offer(self, who: Identity, action: Action) -> None:
         """Raise InvalidInputError if an offer holds a table that is known to fail the card's checks."""
