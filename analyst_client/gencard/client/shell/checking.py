@@ -224,9 +224,8 @@ def utility(
             problem = "needs two levels, such as sex=men,women, and --within"
             raise InvalidInputError(field="gap", problem=problem)
         part, _, kept = among.partition("=")
-        difference = GapWords(
-            attribute, levels[0], levels[1], within, part, tuple(kept.split(",")) if among else ()
-        )
+        chosen = tuple(kept.split(",")) if among else ()
+        difference = GapWords(attribute, levels[0], levels[1], within, part, chosen)
     comparison = utility_report(
         ours.dataset,
         theirs.dataset,
