@@ -165,10 +165,6 @@ def missing_marks(counts: Mapping[float, int], others: tuple[float, float] | Non
     return {number_text(number): counts[number] for number in sorted(counts) if number in chosen}
 
 
-def are_numbers(labels: Sequence[str]) -> bool:
-    return all(number_of(label) is not None for label in labels)
-
-
 def plain_numbers(labels: Sequence[str], *, exact: bool = True) -> dict[float, int]:
     """Return the place of each label that is a number and no code, by its number.
 

@@ -28,8 +28,8 @@ from gencard.core.values import (
     NUMBER_MARKS,
     STORED_AS_TEXT,
     TOO_LARGE,
-    are_numbers,
     missing_marks,
+    number_of,
     number_text,
     shown_rules,
 )
@@ -633,7 +633,7 @@ def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     for scale in _ORDERS:
         if set(plain.values()) <= set(scale) and len(set(plain.values())) == len(labels):
             return tuple(sorted(labels, key=lambda label: scale.index(plain[label]))), True
-    if are_numbers(labels):  # codes, as what looked like numbers would be drafted as these
+    if None not in map(number_of, labels):  # codes: what looked like numbers would be drafted so
         return tuple(sorted(labels, key=lambda label: (float(label), label))), False
     numbers = {label: _leading_number(label) for label in labels}
     if None not in numbers.values() and len(set(numbers.values())) == len(labels):

@@ -20,7 +20,7 @@ from gencard.controller.records.vault import OpenRecords
 from gencard.controller.settings import DatasetTable
 from gencard.core.coding import PLAIN, Attribute, Edges, Labels, Reading, date_of_days, days_of_date
 from gencard.core.scale import DAY, shortest
-from gencard.core.values import MARKS, NUMBER_MARKS, are_numbers, number_of, number_text
+from gencard.core.values import MARKS, NUMBER_MARKS, number_of, number_text
 
 OTHER = "other"
 """Label proposed for all other values, if there are too many to list."""
@@ -108,7 +108,7 @@ def _mended(
     match coding:
         case Labels(boolean=True):
             return mended, _unreadable(list(rest), "truth value")
-        case Labels(labels) if coding.text or not are_numbers(labels):
+        case Labels(labels) if coding.text or None in map(number_of, labels):
             declaration, notes = _mended_labels(coding, list(rest))
             return mended | declaration, notes
     unreadable = [text for text, number in rest.items() if not math.isfinite(number)]

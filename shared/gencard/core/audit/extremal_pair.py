@@ -71,12 +71,6 @@ class CandidateCubes:
         columns = zip(self.log_margins, codes.T, strict=True)
         return sum((margin[column] for margin, column in columns), start=np.zeros(len(codes)))
 
-    @property
-    def most_expected(self) -> FloatArray:
-        """The largest ``log_shares`` of each cube's corners."""
-        shares = np.array([self.log_shares(codes) for codes in self.corners])
-        return np.asarray(shares.max(axis=0), dtype=np.float64)
-
     def apart_from(
         self, base: Dataset, wanted: int, zeros: Sequence[StructuralZeros] = ()
     ) -> "CandidateCubes":
@@ -113,7 +107,9 @@ def candidate_cubes(
     # Rarest corners are looked for among records that are uniform on the levels that occur.
     rare_ones = draw.cubes(draw.records(draw.flat), draw.flat)
     kinds = rare_ones, draw.beside_records(), draw.cubes(draw.records(draw.margins), draw.margins)
-    rarest, *others = (kind.most_expected for kind in kinds)
+    # The largest expected share of each cube's corners, as a logarithm.
+    corners = (np.array([kind.log_shares(codes) for codes in kind.corners]) for kind in kinds)
+    rarest, *others = (shares.max(axis=0) for shares in corners)
     orders = [np.argsort(rarest), *(np.argsort(most >= np.log(rare), kind="stable") for most in others)]
     begins = np.cumsum([0, *map(len, kinds)])
     turns = zip_longest(*(order + begin for order, begin in zip(orders, begins, strict=False)))

@@ -19,7 +19,6 @@ from gencard.core.typed_json import INTEGER_TEXT
 from gencard.core.types import FloatArray, Progress
 
 MOST_ATTEMPTS = 1_000_000
-_SEEDS = 2**64
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class AuditPlan:
             raise InvalidCliqueError(clique="", problem="Phi names no statistic")
         if not 2 <= self.rows <= MOST_ROWS:
             raise InvalidNumberError(field="audit.rows", expected=f"from 2 to {MOST_ROWS}")
-        if not 0 <= self.seed < _SEEDS:
+        if not 0 <= self.seed < 2**64:
             raise InvalidNumberError(field="audit.seed", expected="from 0 to 2**64 - 1")
         if not 1 <= self.attempt <= MOST_ATTEMPTS:
             raise InvalidNumberError(field="audit.attempt", expected=f"from 1 to {MOST_ATTEMPTS}")
