@@ -39,7 +39,7 @@ client.card_report            1   550   5  evaluations of a card
 client.card_view              1   650  11  how a card is displayed
 client.card_view              1   650  11  waiting for a card
 client.catalogue              1   350   9  datasets, generators, budget
-client.checking               3  1300  27  signatures, keys, log, receipts, replay
+client.checking               3  1250  27  signatures, keys, log, receipts, replay
 client.common                 9  2800  66  arguments, panels and files of all rooms
 client.connection             4  1350  18  TLS, credentials, calls, errors
 client.findings               4  1500  17  findings in sentences, plots and pages
