@@ -93,7 +93,8 @@ class Caps:
 
         projects = {name: lower(Scope.PROJECT, name) for name in {**self.projects, **other.projects}}
         analysts = {name: lower(Scope.ANALYST, name) for name in {**self.analysts, **other.analysts}}
-        return Caps(*map(lower, Scope), projects, analysts)
+        dataset, project, analyst = map(lower, Scope)
+        return Caps(dataset, project, analyst, projects, analysts)
 
     def in_words(self) -> dict[str, str]:
         """Amounts in words, by whose they are."""
