@@ -52,7 +52,11 @@ class Caps:
     Each card is charged to the budgets of the dataset, of its project and of its analyst.
 
     Args:
-        projects, analysts: Budgets of single ones, by name, in place of ``project`` and ``analyst``.
+        dataset: Budget of all analysts together.
+        project: Budget of each project.
+        analyst: Budget of each analyst.
+        projects: Budgets of single projects, by name, in place of ``project``.
+        analysts: Budgets of single analysts, by name, in place of ``analyst``.
 
     Raises:
         InvalidNumberError: A cap is above 10^18 statistics.
