@@ -310,13 +310,10 @@ def explore(basis: Basis, pair: ExtremalPair, low: Sample, high: Sample) -> Find
     if not responses.any() and not any(block.aside.any() for block in blocks):
         strongest = int(np.argmax([abs(block.z) if block.reference else -1.0 for block in blocks]))
         responses[strongest] = blocks[strongest].reproduced or 1.0
-    listed = []
-    for clique, block, p_value in zip(basis.cliques, blocks, p_values, strict=True):
-        reproduced = block.reproduced if block.reference else None
-        listed.append(BlockEvidence(clique, block.dimension, block.z, reproduced, block.energy, p_value))
+    listed = zip(blocks, basis.cliques, p_values, strict=True)
     return Findings(
         basis,
-        tuple(listed),
+        tuple(block.evidence(clique, p_value) for block, clique, p_value in listed),
         difference,
         responses,
         np.concatenate([block.aside for block in blocks]),
@@ -343,6 +340,10 @@ class _Block:
         self.energy = _energy(change)
         rest = change - np.outer(change @ difference, difference) / (difference @ difference or 1.0)
         self.aside = _beyond(_NOISE_OF_ENERGY, _energy(rest)) * rest.mean(axis=0)
+
+    def evidence(self, clique: Clique, p_value: float) -> BlockEvidence:
+        reproduced = self.reproduced if self.reference else None
+        return BlockEvidence(clique, self.dimension, self.z, reproduced, self.energy, p_value)
 
 
 def _energy(change: FloatArray) -> float:
