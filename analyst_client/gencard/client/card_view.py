@@ -299,6 +299,12 @@ class CardView(Displayable):
         return None if signed is None else signed.tier
 
     @property
+    def black_box(self) -> CardTerms | None:
+        """The card under the present offer if its generator reads records, else None."""
+        signed = self.signed
+        return None if signed is None or signed.tier is Tier.BY_CONSTRUCTION else signed
+
+    @property
     def next_step(self) -> str:
         if self.name and self.tier is Tier.AUDITED and self.state is CardState.AGREED:
             return 'audit(where="card"), then generate(rows=...)'
