@@ -81,7 +81,7 @@ controller.state             10  3250  79  ledger, log, cards, psi, operations
 controller.stewards           6  2300  27  what waits, what stewards see and decide
 controller.wiring             4  1200  20  from settings to a running controller
 core                          1    50   0  its door
-core.audit                   10  3250  24  does a black box use more than Phi
+core.audit                   10  3150  24  does a black box use more than Phi
 core.blackbox                 1   150   6  the form of a black box
 core.card                     6  1850  72  terms, price, states and steps
 core.catalogue                1   200   4  what is offered, in public
@@ -99,7 +99,7 @@ core.scale                    1   350  12  numbers in steps: levels, cells, plac
 core.statistics               8  2900  72  from records to psi, through one door
 core.typed_json               1   200   9  typed JSON: encoder and decoder
 core.types                    1   100   9  names of array types
-core.values                   1   250  30  number, missing value or code
+core.values                   1   250  29  number, missing value or code
 files                         6  1900  48  files that a person names, read up to a bound
 measures                      1    50   0  its door
 measures.evaluation           5  1750  24  which evaluations exist, and their price

@@ -44,8 +44,8 @@ MUTANTS = (
     mutant(
         "psi of other statistics passes where its domain is the card's",
         REBUILT,
-        "        not same\n        or psi.domain !=",
-        "        not same\n        and psi.domain !=",
+        "same = same and psi.domain ==",
+        "same = same or psi.domain ==",
         CARD,
     ),
     mutant(
