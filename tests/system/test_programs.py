@@ -5,6 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from gencard.analysis.output_checks.rule_checks import judged_outputs as judged
+from gencard.controller.sandbox.analyses import check_libraries
 from gencard.core.errors import BlackBoxError, InvalidInputError
 from gencard.core.policy import Rule
 from gencard.core.program_outputs import FIT, Output, OutputKind, difference_in_shape
@@ -158,3 +159,9 @@ def test_what_the_card_does_not_declare_is_no_library():
     for declared in ((), ("R", "R-nothing"), ("R", "perl")):
         with pytest.raises(InvalidInputError, match="libraries"):
             sandboxed(START_R, declared)
+
+
+@needs_r
+def test_a_package_that_is_not_installed_is_refused_where_it_is_named():
+    with pytest.raises(InvalidInputError, match="not installed"):
+        check_libraries(("R", "R-nothing"))

@@ -5,7 +5,7 @@ the records is one error, the same for all causes.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -95,22 +95,22 @@ def _home() -> Path:
     return folder
 
 
-def _with_needed(names: Iterable[str], installed: dict[str, Path]) -> Iterator[str]:
-    """Yield packages with their requirements, each once; raises InvalidInputError if one is missing."""
-    left, added_names = [*names], set[str]()
+def _with_needed(names: Iterable[str], installed: dict[str, Path]) -> list[str]:
+    """Return packages with their requirements, each once; raises InvalidInputError if one is missing."""
+    left, added = [*names], list[str]()
     for name in left:
         if name not in installed and _BASE not in _description(_home() / "library" / name):
             problem = f"name the package {name} of R, which is not installed here"
             raise InvalidInputError(field="libraries", problem=problem)
-        if name in added_names or name not in installed:
+        if name in added or name not in installed:
             continue
-        added_names.add(name)
-        yield name
+        added.append(name)
         # packages that the description requires, without R itself
         fields = re.sub(r"\n\s+", " ", _description(installed[name])).splitlines()
         lists = [line.partition(":")[2] for line in fields if line.startswith(_NEEDS)]
         needed = [one.split("(")[0].strip() for text in lists for one in text.split(",")]
         left += [required for required in needed if required not in ("", R)]
+    return added
 
 
 def _description(folder: Path) -> str:
