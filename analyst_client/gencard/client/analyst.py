@@ -70,15 +70,18 @@ class Analyst(Party):
         """Propose a card. The result holds an offer, or waits for a steward.
 
         Args:
+            dataset: Name of the dataset.
             marginals: Phi: cliques (tuples of attribute names), or ``all_marginals(order=2)``; the list
                 may also contain moments, such as ``mean("age")``.
             purpose: What the data will be used for, in one sentence.
             generator: Name of the generator in the catalogue; "auto" chooses ipf, graphical or
                 support-raking by the sizes (with moments, maximum-entropy or reduced-space).
             rows: Most rows in one release; default: the policy's limit.
+            audit: Settings of audits under the card.
             dry_run: Compute offer and price only; nothing is stored, no record is read.
             formula: Analysis that the card is for: the offer says what noise and levels do to it.
-            kind, missing: As ``plan`` takes them.
+            kind: Type of the analysis, as in ``plan``.
+            missing: As in ``plan``.
             measured: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
 
         Raises:
@@ -118,9 +121,16 @@ class Analyst(Party):
         rows: int | None = None,
         **measured: Unpack[Measured],
     ) -> Price:
-        """Price of the nearest acceptable card; nothing is stored. ``propose`` has the same arguments.
+        """Price of the nearest acceptable card; nothing is stored.
 
         Evaluations are charged when they are run: see ``measures_price``.
+
+        Args:
+            dataset: Name of the dataset.
+            marginals: Phi, as ``propose`` takes it.
+            generator: Name of the generator in the catalogue.
+            rows: Most rows in one release; default: the policy's limit.
+            measured: As ``propose`` takes them.
         """
         card = self.propose(
             dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **measured
@@ -139,7 +149,12 @@ class Analyst(Party):
     ) -> Price:
         """Price of the evaluations named on such a card, charged once; nothing is stored.
 
-        The arguments are those of ``price``.
+        Args:
+            dataset: Name of the dataset.
+            marginals: Phi, as ``propose`` takes it.
+            generator: Name of the generator in the catalogue.
+            rows: Most rows in one release; default: the policy's limit.
+            measured: As ``propose`` takes them.
         """
         card = self.propose(
             dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **measured
@@ -161,12 +176,14 @@ class Analyst(Party):
         """The smallest Phi that determines an analysis, with its price; nothing is stored.
 
         Args:
+            dataset: Name of the dataset.
             formula: Model formula as in R or patsy, such as ``grade ~ group + C(birth) * family``; names
                 with spaces are written in backticks or as ``Q("...")``. None for all columns: all pairs,
                 and of each number with a step a histogram and a noisy total, as the policy permits.
             kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
             missing: "level": missing values are a level; "drop": records with one will be left out.
-            generator, rows: As ``propose`` takes them.
+            generator: As ``propose`` takes it.
+            rows: Most rows in one release; default: the policy's limit.
             measured: How the marginals are measured, and ``where``; see ``Measured``.
 
         Raises:
@@ -222,10 +239,12 @@ class Analyst(Party):
         measurement was refused, and an open proposal of the same terms is gone on with.
 
         Args:
+            dataset: Name of the dataset.
             formula: Model formula, or None for all columns; see ``plan``.
             rows: Number of rows, and most rows of one release on the card.
-            kind, generator: As ``plan`` takes them.
+            kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
             purpose: What the data will be used for; default: the plan in words.
+            generator: As ``propose`` takes it.
             seed: Random seed; card, psi and seed determine every byte of the rows.
             accept: Sign without a question, also an offer that differs from the proposal, as long as
                 it determines the analysis and measures by the mechanism that was asked for. Else a

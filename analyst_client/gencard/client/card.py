@@ -102,7 +102,9 @@ class Card(CardView):
         """Return the card, whose offer then says what noise and levels do to an analysis.
 
         Args:
-            formula, kind, missing: As ``Analyst.plan`` takes them.
+            formula: Model formula; see ``Analyst.plan``.
+            kind: Type of analysis.
+            missing: "level" or "drop", as in ``Analyst.plan``.
 
         Raises:
             InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
@@ -203,7 +205,8 @@ class Card(CardView):
     ) -> "Card":
         """Answer the offer with other terms. Arguments that are not given keep the offered value.
 
-        The arguments are those of ``Analyst.propose``.
+        Args:
+            measured: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
         """
         others = {"generator": generator, "purpose": purpose, "rows": rows, "audit": audit}
         terms = countered(self.terms, self.entry, marginals, measured, **others)
@@ -377,6 +380,7 @@ class Card(CardView):
             libraries: What the program needs, such as "statsmodels", "R" or "R-survival"; checked
                 against what the card grants.
             seed: From which a program draws its random numbers.
+            progress: Whether to show a progress bar, or a function that receives the progress.
             options: See ``AnswerOptions``.
 
         Raises:
@@ -417,6 +421,7 @@ class Card(CardView):
         Args:
             program: A file in Python or R.
             seed: From which the program draws its random numbers, here and on the records.
+            progress: Whether to show a progress bar, or a function that receives the progress.
 
         Raises:
             InvalidInputError: The program cannot be read, fails or gives no valid output, or the card
@@ -470,6 +475,7 @@ class Card(CardView):
             answers: Analyses to put in, such as ``[card.answer("health ~ age")]``.
             measure: Run missing evaluations at the records, for one statistic per number; see
                 ``measures``.
+            progress: Whether to show a progress bar, or a function that receives the progress.
 
         Raises:
             InvalidInputError: The card has no release, or none of this name.
@@ -494,6 +500,7 @@ class Card(CardView):
         Args:
             names: Evaluations such as ``["dcr"]``; empty for all available ones; None to run none and
                 return the existing ones.
+            progress: Whether to show a progress bar, or a function that receives the progress.
 
         Raises:
             PermissionDeniedError: The card does not name an evaluation.
@@ -530,6 +537,7 @@ class Card(CardView):
             records: For "made-up": the records to use, over the attributes of the card.
             resume: For "card": the operation of a cancelled audit of ours, to be continued once as the
                 same attempt with the same seeds.
+            progress: Whether to show a progress bar, or a function that receives the progress.
 
         Raises:
             NoExtremalPairError: Nothing could be tested; this is not a pass.
