@@ -67,8 +67,14 @@ STREAM_SECONDS = 600.0
 _MESSAGE_BYTES = 4 * 1024 * 1024
 
 _SERVICES = (
-    *(answers_pb2, audit_pb2, catalog_pb2, ledger_pb2),
-    *(measures_pb2, negotiation_pb2, steward_pb2, synthesis_pb2),
+    answers_pb2,
+    audit_pb2,
+    catalog_pb2,
+    ledger_pb2,
+    measures_pb2,
+    negotiation_pb2,
+    steward_pb2,
+    synthesis_pb2,
 )
 _OPERATIONS = ("GetOperation", "WaitOperation", "CancelOperation")
 
