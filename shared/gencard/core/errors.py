@@ -16,7 +16,6 @@ never a record, a count of records, or the message of a foreign exception, which
     └── OperationError           the service or its job did not finish
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, ClassVar
@@ -38,9 +37,6 @@ _IN_PYTHON: Mapping[str, str] = {
 }
 """Python call for each shell command that an advice names."""
 
-_WORD = re.compile(r"(?<!^)(?=[A-Z])")
-"""Beginning of each word but the first in the name of a class."""
-
 _LONGEST_ADVICE = 600  # characters
 _MOST_COMPARED, _LONGEST_COMPARED, _MOST_LISTED = 300, 60, 12
 """Largest numbers of names compared, of characters compared in a name, and of names listed."""
@@ -49,7 +45,6 @@ _MOST_COMPARED, _LONGEST_COMPARED, _MOST_LISTED = 300, 60, 12
 class GencardError(Exception):
     """Root of the tree. ``str`` gives the text and the advice; ``message`` the text alone.
 
-    ``reason`` follows from the name of the class: do not rename a class, because programs compare it.
     ``longest_field`` is the most characters of a field; the rest is cut off.
     A field named ``advice`` takes the place of the advice of the class.
 
@@ -64,9 +59,6 @@ class GencardError(Exception):
     longest_field: ClassVar[int] = 200
     absent: ClassVar[Mapping[str, str]] = {}
     """Substitutes in the text for fields that are not given."""
-
-    def __init_subclass__(cls) -> None:
-        cls.reason = _WORD.sub("_", cls.__name__.removesuffix("Error")).upper()
 
     def __init__(self, /, **fields: object) -> None:
         self.fields = {
@@ -108,66 +100,79 @@ def _printable(value: str, longest: int) -> str:
 
 
 class InvalidInputError(GencardError):
+    reason = "INVALID_INPUT"
     text = "{field}: {problem}."
     advice = "Correct the named value, then try again."
 
 
 class UnknownAttributeError(InvalidInputError):
+    reason = "UNKNOWN_ATTRIBUTE"
     text = "Attribute '{attribute}' is not declared in the dataset's public schema."
     advice = "Use an attribute of the schema: `gencard datasets NAME` lists them."
 
 
 class InvalidDomainError(InvalidInputError):
+    reason = "INVALID_DOMAIN"
     text = "The domain is not valid: {problem}."
     advice = "Give attributes distinct, non-empty names and sizes from 1 to 65536."
 
 
 class InvalidCliqueError(InvalidInputError):
+    reason = "INVALID_CLIQUE"
     text = "The clique ({clique}) is not valid: {problem}."
     advice = "Give each clique one or more distinct attributes, and list each clique once."
 
 
 class InvalidNumberError(InvalidInputError):
+    reason = "INVALID_NUMBER"
     text = "{field} must be {expected}."
     advice = "Use a finite number in the stated range."
 
 
 class InvalidCodingError(InvalidInputError):
+    reason = "INVALID_CODING"
     text = "The coding of attribute '{attribute}' is not valid: {problem}."
     advice = "Correct the declaration of this attribute in the schema."
 
 
 class InvalidDatasetError(InvalidInputError):
+    reason = "INVALID_DATASET"
     text = "The dataset is not valid: {problem}."
     advice = "Use integer codes from 0 to size - 1, with one column for each attribute."
 
 
 class DomainMismatchError(InvalidInputError):
+    reason = "DOMAIN_MISMATCH"
     text = "The domains do not match: {problem}."
     advice = "Restrict the dataset to the attributes of the card."
 
 
 class InvalidPsiError(InvalidInputError):
+    reason = "INVALID_PSI"
     text = "psi, the released statistics, is not valid: {problem}."
     advice = "Use psi exactly as it was released, together with its card."
 
 
 class InvalidFormulaError(InvalidInputError):
+    reason = "INVALID_FORMULA"
     text = "The formula is not valid at position {position}: {problem}."
     advice = "Use the form `response ~ a + b * c`; put names with spaces or symbols in `backticks`."
 
 
 class NotReplayableError(InvalidInputError):
+    reason = "NOT_REPLAYABLE"
     text = "These rows cannot be replayed, because they do not follow from psi and a seed alone."
     advice = "Run `gencard verify`: it checks the receipt, the digests and the audit's verdict instead."
 
 
 class RequestIdReusedError(InvalidInputError):
+    reason = "REQUEST_ID_REUSED"
     text = "This request_id was already used for a different request."
     advice = "Use a new random UUID for each new request; repeat one only to retry the same request."
 
 
 class ConnectionClosedError(InvalidInputError):
+    reason = "CONNECTION_CLOSED"
     text = "The connection to {address} is closed."
     advice = (
         "Connect again, and make all calls inside the `with` block, before the connection is "
@@ -179,6 +184,7 @@ class ConnectionClosedError(InvalidInputError):
 
 
 class TooLargeError(GencardError):
+    reason = "TOO_LARGE"
     text = "{what} exceeds the limit of {limit}."
     advice = "Request fewer or smaller marginals, fewer rows or fewer runs."
 
@@ -190,6 +196,7 @@ FEWER_TERMS = "Use fewer terms or attributes in the formula, or attributes with 
 class ModelTooLargeError(TooLargeError):
     """``largest`` names the attribute sets with the largest tables, and their numbers of cells."""
 
+    reason = "MODEL_TOO_LARGE"
     text = "The generator's model exceeds the limit of {limit} cells: {largest}."
     advice = (
         "Use `--generator auto`, which takes a generator whose model fits, or request fewer marginals "
@@ -201,6 +208,7 @@ class ModelTooLargeError(TooLargeError):
 class TooManyRecordsError(TooLargeError):
     """Statistics can be measured on any number of records; all other work holds records in memory."""
 
+    reason = "TOO_MANY_RECORDS"
     text = "The dataset has more than {limit} records, the most that may be held in memory at once."
     advice = (
         "Black boxes, audits, evaluations and runs on the records load all records into "
@@ -212,6 +220,7 @@ class TooManyRecordsError(TooLargeError):
 class NotFittableError(TooLargeError):
     """The generator failed in a trial on made-up records of the same attributes; no record was read."""
 
+    reason = "NOT_FITTABLE"
     text = (
         "The generator cannot fit these marginals: in a trial on made-up records it did not "
         "reproduce them. {remedy}."
@@ -224,27 +233,32 @@ class NotFittableError(TooLargeError):
 
 
 class NegotiationError(GencardError):
+    reason = "NEGOTIATION"
     text = "The card's negotiation does not allow this step."
     advice = "Check the card's state and turn with `gencard cards`."
 
 
 class WrongTurnError(NegotiationError):
+    reason = "WRONG_TURN"
     text = "It is the {turn}'s turn to act on this card."
     advice = "Wait for the other side, or terminate the negotiation."
 
 
 class StaleEtagError(NegotiationError):
+    reason = "STALE_ETAG"
     text = "The {what} is not what was read, or has changed since."
     absent: ClassVar[Mapping[str, str]] = {"what": "card"}
     advice = "Read the card again, review the changes, and repeat the call with the new etag."
 
 
 class CardStateError(NegotiationError):
+    reason = "CARD_STATE"
     text = "A card in state {state} does not allow this."
     advice = "Run `gencard cards CARD` to see the card's next step."
 
 
 class CardExpiredError(NegotiationError):
+    reason = "CARD_EXPIRED"
     text = "The card has expired."
     advice = "Propose the same card again."
 
@@ -252,6 +266,7 @@ class CardExpiredError(NegotiationError):
 class SecondStewardError(NegotiationError):
     """Two stewards decide, and this one cannot be the second."""
 
+    reason = "SECOND_STEWARD"
     text = "Another steward must decide: {why}."
     absent: ClassVar[Mapping[str, str]] = {"why": "the first decision is your own"}
     advice = (
@@ -260,6 +275,7 @@ class SecondStewardError(NegotiationError):
 
 
 class AuditRequiredError(NegotiationError):
+    reason = "AUDIT_REQUIRED"
     text = (
         "The generator reads records, and no valid audit covers it: none has passed under this card, or "
         "an audit of the same generator (any version) has found leakage on this dataset since."
@@ -273,6 +289,7 @@ class AuditRequiredError(NegotiationError):
 class TooManyAuditsError(NegotiationError):
     """Each audit costs a run at the records, so their number has a bound for each submitter."""
 
+    reason = "TOO_MANY_AUDITS"
     text = "The limit of {limit} audits per submitter on this dataset is reached."
     advice = "Ask the steward to raise `limits.audits`."
 
@@ -280,6 +297,7 @@ class TooManyAuditsError(NegotiationError):
 class QuotaExceededError(NegotiationError):
     """``setting`` is the limit's name in ``[limits]`` of the controller's settings."""
 
+    reason = "QUOTA_EXCEEDED"
     text = "The quota of {limit} {what} for one certificate is used up (limits.{setting})."
     advice = "Run `gencard terminate CARD` on open proposals, or ask the steward to raise the limit."
 
@@ -290,6 +308,7 @@ class TooManyRefusalsError(NegotiationError):
     A failure at the records may disclose something about them.
     """
 
+    reason = "TOO_MANY_REFUSALS"
     text = (
         "{limit} operations of {whose} on the records of this dataset were refused or failed; a steward "
         "must review them before you can start another."
@@ -299,6 +318,7 @@ class TooManyRefusalsError(NegotiationError):
 
 
 class GeneratorChangedError(NegotiationError):
+    reason = "GENERATOR_CHANGED"
     text = "{what} differs from {other}."
     absent: ClassVar[Mapping[str, str]] = {
         "what": "The installed generator",
@@ -324,6 +344,7 @@ class GeneratorChangedError(NegotiationError):
 class RecordsProtectedError(NegotiationError):
     """Other numbers about the same records would undo the noise, rounding or checks of a card."""
 
+    reason = "RECORDS_PROTECTED"
     text = "{what} on the records is not available: {why}."
     advice = (
         "Audit on made-up records (`gencard audit CARD`), or ask the steward whether the policy "
@@ -332,11 +353,13 @@ class RecordsProtectedError(NegotiationError):
 
 
 class BoxNotLentError(NegotiationError):
+    reason = "BOX_NOT_LENT"
     text = "The controller does not run the black box '{name}' on datasets of callers."
     advice = "Ask the steward to add its name to black_boxes in the [lending] section of the settings."
 
 
 class BoxNotReviewedError(NegotiationError):
+    reason = "BOX_NOT_REVIEWED"
     text = "The card's black box has not been reviewed with the digest that the card names."
     advice = "Ask the steward to review it: `gencard-controller boxes review NAME --by ...`."
 
@@ -344,6 +367,7 @@ class BoxNotReviewedError(NegotiationError):
 class ProgramNotRunError(NegotiationError):
     """The program was refused before any record was read, so the reason may be given."""
 
+    reason = "PROGRAM_NOT_RUN"
     text = "The program was not run on the records: {problem}."
     advice = "Nothing was charged. Try it on synthetic rows: `gencard run CARD --program FILE --dry`."
 
@@ -351,6 +375,7 @@ class ProgramNotRunError(NegotiationError):
 class NoAnswerError(NegotiationError):
     """The analysis failed in a trial on made-up counts; no record was read, so the reason is given."""
 
+    reason = "NO_ANSWER"
     text = "The analysis was not run on the records, because the schema leaves it no answer: {problem}."
     advice = "Nothing was charged. Change the formula, the condition, the options or the kind."
     longest_field = 400
@@ -359,6 +384,7 @@ class NoAnswerError(NegotiationError):
 class NoPsiError(NegotiationError):
     """Cards of tier private: exact statistics beside epsilon would undo what epsilon promises."""
 
+    reason = "NO_PSI"
     text = (
         "A card of tier private has no psi: its generator adds the noise, and no statistics are "
         "released."
@@ -373,6 +399,7 @@ class LackingMarginalsError(NegotiationError):
     determine them, or None.
     """
 
+    reason = "LACKING_MARGINALS"
     text = "The statistics of the card do not determine the marginals of {cliques}."
     advice = "Use `gencard plan` to find and price a card that does, or fit a smaller model."
     longest_field = 400
@@ -393,6 +420,7 @@ class LackingMarginalsError(NegotiationError):
 
 
 class LevelsTooWideError(LackingMarginalsError):
+    reason = "LEVELS_TOO_WIDE"
     text = (
         "The levels of '{attribute}' hold more than one value each, and the card does not determine "
         "what the answer needs of its values: {cliques}."
@@ -558,6 +586,7 @@ CHANGE_REASONS: Mapping[str, tuple[str, str]] = {
 class ProposalRefusedError(NegotiationError):
     """The advice comes from ``CHANGE_REASONS`` if it has all the reasons."""
 
+    reason = "PROPOSAL_REFUSED"
     text = "The policy refuses this proposal and has no counter-offer: {reasons}."
     advice = "Read the policy in the dataset's catalogue entry and propose what it allows."
 
@@ -571,12 +600,14 @@ class ProposalRefusedError(NegotiationError):
 class NotAcceptedError(NegotiationError):
     """Raised on the client's side, before it signs the offer."""
 
+    reason = "NOT_ACCEPTED"
     text = "The offer was not signed: {problem}."
     longest_field = 400
     advice = "Nothing was spent. To sign without confirmation, use `--yes`."
 
 
 class AwaitingStewardError(NegotiationError):
+    reason = "AWAITING_STEWARD"
     text = "{card} is waiting for {whom}."
     absent: ClassVar[Mapping[str, str]] = {"whom": "the controller's steward"}
     advice = (
@@ -588,6 +619,7 @@ class AwaitingStewardError(NegotiationError):
 class RunRefusedError(NegotiationError):
     """Raised on the client's side: the controller's answer is a signed refusal."""
 
+    reason = "RUN_REFUSED"
     text = "Answer {answer} was refused: {reasons}."
     advice = (
         "Which output rule it breaks depends on the records, so only stewards see it. Ask about more "
@@ -600,6 +632,7 @@ class RunRefusedError(NegotiationError):
 class AnswerWaitingError(NegotiationError):
     """Raised on the client's side: a steward has to decide before any number leaves."""
 
+    reason = "ANSWER_WAITING"
     text = "Answer {answer} is waiting for the controller's steward."
     advice = "Repeat the same question later, at no further cost. `gencard answers CARD` lists answers."
 
@@ -608,6 +641,7 @@ class AnswerWaitingError(NegotiationError):
 
 
 class AccessError(GencardError):
+    reason = "ACCESS"
     text = "Access denied."
     advice = "Ask the controller's steward for a certificate with the role you need."
 
@@ -615,6 +649,7 @@ class AccessError(GencardError):
 class UnauthenticatedError(AccessError):
     """``why`` is given only to callers whom the service has identified."""
 
+    reason = "UNAUTHENTICATED"
     text = "The call was refused: {why}."
     absent: ClassVar[Mapping[str, str]] = {"why": "it has no client certificate known to this service"}
     advice = (
@@ -624,6 +659,7 @@ class UnauthenticatedError(AccessError):
 
 
 class PermissionDeniedError(AccessError):
+    reason = "PERMISSION_DENIED"
     text = "The role of this certificate may not call this method."
     advice = "Ask the controller's steward for a certificate with the role you need."
 
@@ -631,6 +667,7 @@ class PermissionDeniedError(AccessError):
 class AuthorityElsewhereError(AccessError):
     """Certificates are issued only on the machine that holds the authority's key."""
 
+    reason = "AUTHORITY_ELSEWHERE"
     text = "The authority's private key is not on the machine of the service."
     advice = (
         "On the machine that holds the key, run `gencard-controller person add NAME "
@@ -641,6 +678,7 @@ class AuthorityElsewhereError(AccessError):
 class CertificateNotTrustedError(AccessError):
     """``file`` is the caller's certificate."""
 
+    reason = "CERTIFICATE_NOT_TRUSTED"
     text = "Certificate {file} is not trusted by {address}."
     advice = (
         "Check the address. If it is right, run `gencard enrol` and ask the steward for a new "
@@ -651,6 +689,7 @@ class CertificateNotTrustedError(AccessError):
 class AuthorityMismatchError(AccessError):
     """``folder`` holds the caller's ``authority.pem``."""
 
+    reason = "AUTHORITY_MISMATCH"
     text = "The certificate of the service at {address} was not issued by the authority in {folder}."
     advice = "Check the address. If it is right, ask the steward whether the authority was replaced."
 
@@ -658,6 +697,7 @@ class AuthorityMismatchError(AccessError):
 class CertificateExpiredError(AccessError):
     """``certificate`` names the certificate and its owner, who may be the caller or the service."""
 
+    reason = "CERTIFICATE_EXPIRED"
     text = "{certificate} expired on {date}."
     advice = "Ask the steward for a new certificate; for your own, run `gencard enrol` first."
 
@@ -665,11 +705,13 @@ class CertificateExpiredError(AccessError):
 class CertificateNotYetValidError(AccessError):
     """``certificate`` names the certificate and its owner, who may be the caller or the service."""
 
+    reason = "CERTIFICATE_NOT_YET_VALID"
     text = "{certificate} is not valid before {date}."
     advice = "Check the clock of this machine; if it is right, tell the controller's steward."
 
 
 class HostNameMismatchError(AccessError):
+    reason = "HOST_NAME_MISMATCH"
     text = "The certificate of the service at {address} is for other host names: {names}."
     advice = "Connect by one of these names, or ask the steward for a certificate that names this host."
 
@@ -681,6 +723,7 @@ class NotFoundError(AccessError):
         what: The kind of resource, with the name that the caller sent where it is short.
     """
 
+    reason = "NOT_FOUND"
     text = "The {what} does not exist, or you have no access to it."
     advice = "List what you may see with `gencard datasets`, `gencard generators` or `gencard cards`."
 
@@ -712,6 +755,7 @@ _LISTED_BY: Mapping[str, str] = {
 
 
 class BudgetExceededError(GencardError):
+    reason = "BUDGET_EXCEEDED"
     text = "The price exceeds the remaining budget of the {scope}."
     advice = (
         "Request fewer statistics or marginals of a lower order; `gencard price` shows the "
@@ -723,42 +767,50 @@ class BudgetExceededError(GencardError):
 
 
 class DatasetError(GencardError):
+    reason = "DATASET"
     text = "The records cannot be used."
     advice = "Tell the controller's steward; nothing was released."
 
 
 class DatasetUnavailableError(DatasetError):
+    reason = "DATASET_UNAVAILABLE"
     text = "The records of this dataset cannot be read at present."
 
 
 class RoleNotReadOnlyError(DatasetError):
     """``problem`` lists the excess rights, as the catalogs of the database give them."""
 
+    reason = "ROLE_NOT_READ_ONLY"
     text = "{dataset}: the database role {role} can do more than read the declared tables: {problem}."
     advice = "Steward: revoke these rights, so that the role has only SELECT on the declared tables."
 
 
 class DatasetChangedError(DatasetError):
+    reason = "DATASET_CHANGED"
     text = "The records have changed since the card was agreed."
     advice = "Propose a new card on the current version."
 
 
 class EmptyDatasetError(DatasetError):
+    reason = "EMPTY_DATASET"
     text = "The file contains no records."
     advice = "Provide a file of records, or a folder of Parquet files, with at least one record."
 
 
 class MissingAttributeError(DatasetError):
+    reason = "MISSING_ATTRIBUTE"
     text = "Attribute '{attribute}' is declared in the schema but missing from the records."
     advice = "Steward: correct the records, or the name in the schema; names must match exactly."
 
 
 class UndeclaredLevelError(DatasetError):
+    reason = "UNDECLARED_LEVEL"
     text = "Attribute '{attribute}' has a value that the schema does not declare."
     advice = "Steward: correct the records, or declare the level in the schema and review it."
 
 
 class MeasurementRefusedError(DatasetError):
+    reason = "MEASUREMENT_REFUSED"
     text = "The measurement has no result that may be released; the reason may depend on the records."
     advice = (
         "Propose fewer or coarser marginals, or noise. With exact counts the refusal costs one "
@@ -767,6 +819,7 @@ class MeasurementRefusedError(DatasetError):
 
 
 class StorageError(DatasetError):
+    reason = "STORAGE"
     text = "The service could not save its work."
     advice = "Steward: free disk space and check the state folder, then repeat the call."
 
@@ -774,6 +827,7 @@ class StorageError(DatasetError):
 class StorageReserveError(StorageError):
     """``reserve`` is in MiB."""
 
+    reason = "STORAGE_RESERVE"
     text = "The service has less than {reserve} MiB of free disk space, the reserve for ledger and log."
     advice = "Steward: free disk space, or lower `limits.reserve_mib`, then repeat the call."
 
@@ -782,11 +836,13 @@ class StorageReserveError(StorageError):
 
 
 class ComputationError(GencardError):
+    reason = "COMPUTATION"
     text = "The computation has no result: {problem}."
     advice = "Change the card or the plan."
 
 
 class NotConvergedError(ComputationError):
+    reason = "NOT_CONVERGED"
     text = "The fit did not converge: {problem}."
     advice = "Reconcile noisy marginals first, or check that structural zeros are consistent with psi."
 
@@ -794,6 +850,7 @@ class NotConvergedError(ComputationError):
 class NoEstimateError(ComputationError):
     """The likelihood has no finite maximum, or the model leaves nothing to estimate from."""
 
+    reason = "NO_ESTIMATE"
     text = "The {kind} model cannot be estimated: {problem}."
     advice = "Drop the named term, or merge levels so that each one has enough records."
 
@@ -801,6 +858,7 @@ class NoEstimateError(ComputationError):
 class NoiseDrownsError(ComputationError):
     """An interval of first order would be wrong, or there is no answer on the noisy counts at all."""
 
+    reason = "NOISE_DROWNS"
     text = "The noise in psi is too large for this analysis, so no estimate is given."
     advice = (
         "Use fewer attributes, merge rare levels, or propose a card with a larger budget or "
@@ -809,11 +867,13 @@ class NoiseDrownsError(ComputationError):
 
 
 class NoExtremalPairError(ComputationError):
+    reason = "NO_EXTREMAL_PAIR"
     text = "No two datasets with the same psi but other differences could be made: {problem}."
     advice = "Phi may determine the records completely. This is not a passed audit: nothing was tested."
 
 
 class BlackBoxError(ComputationError):
+    reason = "BLACK_BOX"
     text = "The black box violated its contract: {problem}."
     advice = (
         "Correct the program: it takes a dataset and a number of rows, and returns that many rows"
@@ -824,6 +884,7 @@ class BlackBoxError(ComputationError):
 class BoxRunFailedError(ComputationError):
     """A box's failures at the records may say something about them, so all of them look alike."""
 
+    reason = "BOX_RUN_FAILED"
     text = "The only run of this card's black box on the records failed."
     advice = "Ask the steward for the cause, then propose a new card."
 
@@ -831,6 +892,7 @@ class BoxRunFailedError(ComputationError):
 class ProgramRunFailedError(ComputationError):
     """A program's failures at the records may say something about them, so all of them look alike."""
 
+    reason = "PROGRAM_RUN_FAILED"
     text = "The only run of this program on the records failed."
     advice = (
         "Ask the steward for the cause. A frequent one is a level without records, which changes "
@@ -844,6 +906,7 @@ class UniqueFreeFailedError(ComputationError):
     All failures look alike.
     """
 
+    reason = "UNIQUE_FREE_FAILED"
     text = "The only attempt of this card to make a release without replicated uniques failed."
     advice = (
         "Propose another card: with more rows, with other marginals, or without the removal of uniques."
@@ -854,6 +917,7 @@ class UniqueFreeFailedError(ComputationError):
 
 
 class VerificationError(GencardError):
+    reason = "VERIFICATION"
     text = "Verification failed: {problem}."
     advice = "Do not use these data; send the files to the controller's steward."
 
@@ -862,25 +926,30 @@ class VerificationError(GencardError):
 
 
 class OperationError(GencardError):
+    reason = "OPERATION"
     text = "The operation did not finish."
     advice = "Start it again; what was already measured is not charged again."
 
 
 class OperationCancelledError(OperationError):
+    reason = "OPERATION_CANCELLED"
     text = "The operation was cancelled."
 
 
 class JobFailedError(OperationError):
+    reason = "JOB_FAILED"
     text = "The job ended without a result (incident {incident})."
     advice = "Give the incident number to the controller's steward."
 
 
 class JobLimitError(OperationError):
+    reason = "JOB_LIMIT"
     text = "The job exceeded its limit of {what}."
     advice = "Request fewer or smaller marginals, fewer rows or fewer runs."
 
 
 class ServiceUnavailableError(OperationError):
+    reason = "SERVICE_UNAVAILABLE"
     text = "The service cannot be reached."
     advice = (
         "Check that the controller is running and that address, certificate and authority are "
@@ -889,26 +958,31 @@ class ServiceUnavailableError(OperationError):
 
 
 class NotLeadingError(ServiceUnavailableError):
+    reason = "NOT_LEADING"
     text = "This controller is on standby: another controller is the leader, or is taking over."
     advice = "Give the addresses of all controllers, separated by commas: calls then go to the leader."
 
 
 class ServiceBusyError(OperationError):
+    reason = "SERVICE_BUSY"
     text = "The service has reached its limit of {what}."
     advice = "Wait until your other calls have ended, then try again."
 
 
 class IsolationError(OperationError):
+    reason = "ISOLATION"
     text = "Black boxes cannot be isolated on this machine, so none can run."
     advice = "Steward: install bubblewrap and allow it to create namespaces; see docs/controllers.md."
 
 
 class ClusterError(OperationError):
+    reason = "CLUSTER"
     text = "The controller's cluster cannot do this: {problem}."
     advice = "Steward: run `gencard-controller doctor`, and read the messages of the workers."
 
 
 class WorkerError(ClusterError):
+    reason = "WORKER"
     text = "The worker '{worker}' of the controller's cluster {problem}, so the audit ended."
     advice = (
         "Start the audit again: it uses other workers or the controller. Steward: examine the worker, "
@@ -917,11 +991,13 @@ class WorkerError(ClusterError):
 
 
 class DeadlineError(OperationError):
+    reason = "DEADLINE"
     text = "The call exceeded its deadline."
     advice = "Try again; a long job continues and can be followed as an operation."
 
 
 class InternalError(OperationError):
+    reason = "INTERNAL"
     text = "The service had an internal error (incident {incident})."
     advice = "Give the incident number to the controller's steward."
 
