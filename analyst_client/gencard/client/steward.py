@@ -179,9 +179,8 @@ _REVIEWED = instance("str", "AnswerReview", advice="Write answer=steward.answer(
 class Steward(Party):
     """A steward's connection to a controller. Use it in a ``with`` block, or close it.
 
-    Each decision names the reviewed document: pass the review, or the name with ``shown``, its digest
-    (SHA-256, in hex). If it has changed since, the decision is refused with StaleEtagError. ``reason``
-    says why, in one line; it goes into the log.
+    Each decision names the reviewed document: pass the review, or the name with ``shown``, its digest.
+    If it has changed since, the decision is refused with StaleEtagError.
 
     with Steward.connect(folder="sam") as steward:
         review = steward.review(steward.queue()[0].resource)
@@ -225,6 +224,11 @@ class Steward(Party):
     def approve(self, card: str | CardReview, *, reason: str, shown: str | None = None) -> Decision:
         """Offer what was asked, or the nearest that the policy allows, as the review shows it.
 
+        Args:
+            card: A review, or a card's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
+            shown: SHA-256, in hex, of what was shown.
+
         Raises:
             StaleEtagError: The card has changed since it was shown.
             SecondStewardError: Another steward has to decide.
@@ -246,9 +250,12 @@ class Steward(Party):
         """Offer less than was asked; raises as ``approve`` does.
 
         Args:
+            card: A review, or a card's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
             drop: Marginals to leave out, each a list of attributes.
             without: Attributes to leave out, with all statistics about them.
             rows: Most rows in one release.
+            shown: SHA-256, in hex, of what was shown.
         """
         left_out = {"drop": [list(one) for one in drop or ()], "without": list(without or ())}
         return self._on("counter", card, reason, shown, **left_out, rows=rows)
@@ -260,7 +267,10 @@ class Steward(Party):
         """Reject a proposal; raises as ``approve`` does.
 
         Args:
+            card: A review, or a card's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
             remark: Shown to the analyst.
+            shown: SHA-256, in hex, of what was shown.
         """
         return self._on("reject", card, reason, shown, remark=remark)
 
@@ -271,7 +281,10 @@ class Steward(Party):
         """Revoke an agreed card for good, by a signed revocation; raises as ``approve`` does.
 
         Args:
+            card: A review, or a card's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
             remark: Shown to the analyst.
+            shown: SHA-256, in hex, of what was shown.
         """
         return self._on("revoke", card, reason, shown, remark=remark)
 
@@ -298,9 +311,12 @@ class Steward(Party):
         """Release a waiting answer: green and amber numbers, unless arguments say otherwise.
 
         Args:
+            answer: A review, or an answer's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
             withhold: Numbers to hold back: OUTPUT, OUTPUT/ROW or OUTPUT/ROW/COLUMN.
             digits: Significant digits to round to.
             red: Release red numbers too.
+            shown: SHA-256, in hex, of what was shown.
 
         Raises:
             StaleEtagError: The answer has changed since it was shown.
@@ -316,7 +332,10 @@ class Steward(Party):
         """Refuse a waiting answer: no number leaves; raises as ``release`` does.
 
         Args:
+            answer: A review, or an answer's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
             code: Of the reason, which the analyst gets; default: the steward's decision.
+            shown: SHA-256, in hex, of what was shown.
         """
         return self._on("refuse-answer", answer, reason, shown, code=code)
 
@@ -328,7 +347,11 @@ class Steward(Party):
 
     @checked(dataset=optional_text)
     def accounts(self, dataset: str = "") -> Listed[BudgetAccount]:
-        """Budgets of a dataset, by default of all: caps, what was spent, what is reserved."""
+        """Budgets: caps, what was spent, what is reserved.
+
+        Args:
+            dataset: Name of a dataset; default: all.
+        """
         name = f"datasets/{dataset.removeprefix('datasets/')}" if dataset else ""
         answers = self._pages("ListAccounts", pb.ListAccountsRequest(dataset=name, page_size=_MOST))
         accounts = (value_of(BudgetAccount, one) for page in answers for one in page.accounts)
@@ -382,6 +405,7 @@ class Steward(Party):
         Args:
             name: datasets/{dataset}/cards/{card}.
             again: Look again, even where the newest look is of the present cards.
+            progress: Whether to show a progress bar, or a function that receives the progress.
 
         Raises:
             InvalidInputError: There are no exact counts to look at.
@@ -410,7 +434,12 @@ class Steward(Party):
 
     @checked()
     def decide(self, preview: Preview, *, reason: str) -> Decision:
-        """Decide on what was previewed; raises StaleEtagError where it has changed since."""
+        """Decide on what was previewed; raises StaleEtagError where it has changed since.
+
+        Args:
+            preview: From ``preview``.
+            reason: Why, in one line; it goes into the log.
+        """
         return self._decided(preview.kind, preview.resource, preview.arguments, reason, preview.shown)
 
     @checked(address=optional_text)
@@ -453,12 +482,22 @@ class Steward(Party):
 
     @checked()
     def disable(self, name: str, *, reason: str) -> Decision:
-        """Refuse the certificate of a person, by the name in ``people``, from the next call on."""
+        """Refuse a person's certificate from the next call on.
+
+        Args:
+            name: As ``people`` lists it.
+            reason: Why, in one line; it goes into the log.
+        """
         return self.decide(self.preview("disable", f"people/{name}"), reason=reason)
 
     @checked()
     def enable(self, name: str, *, reason: str) -> Decision:
-        """Accept the certificate of a person, by the name in ``people``, again."""
+        """Accept a person's certificate again.
+
+        Args:
+            name: As ``people`` lists it.
+            reason: Why, in one line; it goes into the log.
+        """
         return self.decide(self.preview("enable", f"people/{name}"), reason=reason)
 
     def _pages(self, method: str, request: Any) -> Any:
