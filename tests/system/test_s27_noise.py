@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from docs.house.sources import SOURCES, imported_by, reached_from
-from gencard.boxes.pate_gan import _noise
+from gencard.controller.jobs.measurement import _noise
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.privacy import NOISES, AddedNoise, Gaussian, Laplace, gaussian, laplace

@@ -58,6 +58,7 @@ class RemoteRuns:
     """Runs of black boxes on made-up data of callers. No record is read and no budget is spent.
 
     Args:
+        lent: Names of the black boxes and generators that the settings lend.
         most_rows: Bound on rows in and out.
     """
 

@@ -332,8 +332,16 @@ class Audits:
         card = name.partition("/audits/")[0]
         digest = self.card_audits.boxes.digest(box)
         author, now = self.card_audits.boxes.author(box), self.cards.clock()
-        about = {"name": name, "card": card, "black_box": box, "box_digest": digest, "author": author}
-        attempt = results.begin_audit(tx, dataset=dataset_of(card), submitter=who.uri, now=now, **about)
+        attempt = results.begin_audit(
+            tx,
+            dataset=dataset_of(card),
+            submitter=who.uri,
+            now=now,
+            name=name,
+            black_box=box,
+            box_digest=digest,
+            author=author,
+        )
         if attempt > self.most_attempts:
             raise TooManyAuditsError(limit=self.most_attempts)
         facts = {"black_box": box, "box_digest": digest, "attempt": str(attempt)}

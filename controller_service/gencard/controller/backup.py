@@ -433,7 +433,7 @@ def take_over(
             restored = _close(controller_state, tx, entries, most)
             # a passkey that was stolen may have been removed since, and a first decision voided
             controller_state.passkeys.forget_all(tx, steward)
-            stewards.forget_first_decisions_of(tx, None)
+            stewards.forget_all_first_decisions(tx)
         entry = {"action": "restore", "actor": steward, "resource": "state"}
         details = {"reason": "complete" if complete else "older", **(agreed or {})}
         details |= {"entries": str(entries), "known_entries": str(most)}

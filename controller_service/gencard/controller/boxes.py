@@ -354,6 +354,7 @@ class Boxes:
 
     def prepare(self) -> None:
         """Prepare recipes and compiled copies for the first job; raises GeneratorChangedError."""
+        # a program of the system has no distributions, and no compiled copies
         if any(recipe.environment.stamp for recipe in self._in_cells.values()):
             self._copies.folder()
 

@@ -251,8 +251,8 @@ class Refusals:
             and error_of_document(row.error).reason in _REASONS
         ]
         of_dataset = (one for one in failed if dataset in (None, dataset_of(one.resource)))
-        runs = results.find_runs(tx, counts=1)
-        refused = (Refused.run(row) for row in runs if dataset in (None, row.dataset))
+        of_runs = {} if dataset is None else {"dataset": dataset}
+        refused = (Refused.run(row) for row in results.find_runs(tx, counts=1, **of_runs))
         return sorted((*of_dataset, *refused), key=lambda one: one.time)
 
 

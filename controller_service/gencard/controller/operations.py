@@ -428,6 +428,7 @@ class Operations:
                 self._runs.pop(row.name, None)
 
     def _note(self, name: str, stage: str, permille: int) -> None:
+        # an operation that waits in the queue runs from its first note on
         with self._database.transaction() as tx:
             going = requests.move_operation(
                 tx, name, OperationState.RUNNING, self._clock(), stage=stage, permille=permille

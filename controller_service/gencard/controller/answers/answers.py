@@ -425,6 +425,8 @@ class AgreedShape:
             outputs = outputs_of_json(document)
         except (KeyError, TypeError, ValueError):
             raise InvalidInputError(field="dry_run", problem="is not that of a program") from None
+        if not release.isprintable():  # no database takes every text
+            raise InvalidInputError(field="dry_run", problem="is not that of a program")
         if not 0 <= seed < 1 << 64:
             raise InvalidInputError(field="dry_run", problem="has a seed that is not a 64-bit number")
         return cls(release, seed, outputs)
@@ -436,7 +438,7 @@ def start_program(
     """Begin a reviewed run; a program that was run before under the card has its answer already.
 
     Raises:
-        NotFoundError: No such card of the caller's, or no such release.
+        NotFoundError: No such card of the caller's.
         CardStateError, CardExpiredError: The card is not in force.
         DatasetChangedError: The records or their schema differ from the version that the card names.
         InvalidInputError: The card does not name the program, or the dry run is not of this program.

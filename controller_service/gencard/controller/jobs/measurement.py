@@ -84,11 +84,7 @@ def measured(
     transform: Transform = AS_COUNTED,
 ) -> Psi:
     """Return statistics of the records that a job describes, of the version that the job names."""
-    noise: Noise | None = None
-    if privacy.noisy:
-        from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - the import of OpenDP is slow
-
-        noise = OpenDpNoise()
+    noise = _noise() if privacy.noisy else None
     with opened(records) as source:
         return door.measure(
             source,
@@ -130,3 +126,9 @@ def opened(records: RecordsSource) -> Iterator[RecordSource]:
         source.confirm(records.version, records.salt)
         yield source
         source.confirm(records.version, records.salt)
+
+
+def _noise() -> Noise:
+    from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - the import of OpenDP is slow
+
+    return OpenDpNoise()

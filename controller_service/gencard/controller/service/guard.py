@@ -208,7 +208,12 @@ class Calls:
 
 @dataclass(slots=True)
 class Guard(grpc.ServerInterceptor):
-    """The interceptor around every method; ``development`` is that of ``caller_of``."""
+    """The interceptor around every method; ``development`` is that of ``caller_of``.
+
+    Args:
+        admits: Whether an identity is on the controller's list, and a TLS key its newest one.
+        report: Called with incidents; receives no exception text.
+    """
 
     admits: Admits
     report: Report

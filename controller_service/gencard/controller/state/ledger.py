@@ -90,15 +90,23 @@ class Caps:
 
     def lowered_to(self, other: "Caps") -> "Caps":
         """Return the lower caps of both, for all analysts together and for each named holder."""
-
-        def lower(scope: Scope, name: str = "") -> Price:
-            account = Account(scope, "", name)
-            return self.of(account).lowered_to(other.of(account))
-
-        projects = {name: lower(Scope.PROJECT, name) for name in {**self.projects, **other.projects}}
-        analysts = {name: lower(Scope.ANALYST, name) for name in {**self.analysts, **other.analysts}}
-        dataset, project, analyst = map(lower, Scope)
-        return Caps(dataset, project, analyst, projects, analysts)
+        projects, analysts = (
+            {
+                name: own.get(name, usual).lowered_to(others.get(name, other_usual))
+                for name in {**own, **others}
+            }
+            for own, usual, others, other_usual in (
+                (self.projects, self.project, other.projects, other.project),
+                (self.analysts, self.analyst, other.analysts, other.analyst),
+            )
+        )
+        return Caps(
+            self.dataset.lowered_to(other.dataset),
+            self.project.lowered_to(other.project),
+            self.analyst.lowered_to(other.analyst),
+            projects,
+            analysts,
+        )
 
     def in_words(self) -> dict[str, str]:
         """Amounts in words, by whose they are."""

@@ -220,16 +220,28 @@ class Conclusion:
     family_try: int = 1
 
 
-def begin_audit(tx: Connection, *, dataset: str, submitter: str, now: datetime, **values: str) -> int:
+def begin_audit(
+    tx: Connection,
+    *,
+    dataset: str,
+    submitter: str,
+    now: datetime,
+    name: str,
+    black_box: str,
+    box_digest: str,
+    author: str,
+) -> int:
     """Write an audit down before it runs; which attempt it is, from 1.
 
     Args:
-        values: Name, card, name, digest and author of the black box, as in ``AuditRow``.
+        box_digest: SHA-256, in hex, of what runs.
     """
     # counted before the run: an audit that is stopped when it looks bad still counts
     attempt = count_attempts(tx, dataset, submitter) + 1
-    values |= {"dataset": dataset, "submitter": submitter}
-    tx.execute(insert(audits).values(values | {"created": now, "attempt": attempt}))
+    card = name.partition("/audits/")[0]
+    audit = {"name": name, "card": card, "dataset": dataset, "submitter": submitter}
+    box = {"black_box": black_box, "box_digest": box_digest, "author": author}
+    tx.execute(insert(audits).values(**audit, **box, created=now, attempt=attempt))
     return attempt
 
 

@@ -145,7 +145,11 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
             return
     except OSError:
         pass
-    raise StorageError
+    error = StorageError()
+    try:
+        raise error
+    finally:
+        error.__context__ = None  # the with statement that calls us has put the system's error there
 
 
 # Leadership.

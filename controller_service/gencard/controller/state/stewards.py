@@ -220,10 +220,14 @@ def forget_first_decisions(tx: Connection, resource: str, now: datetime) -> None
     tx.execute(delete(first_decisions).where(mine | ~_waits(now)))
 
 
-def forget_first_decisions_of(tx: Connection, actor: str | None) -> None:
-    """Drop all first decisions of one steward; of all stewards for None."""
-    of_all = delete(first_decisions)
-    tx.execute(of_all if actor is None else of_all.where(first_decisions.c.actor == actor))
+def forget_first_decisions_of(tx: Connection, actor: str) -> None:
+    """Drop all first decisions of one steward."""
+    tx.execute(delete(first_decisions).where(first_decisions.c.actor == actor))
+
+
+def forget_all_first_decisions(tx: Connection) -> None:
+    """Drop all first decisions of all stewards."""
+    tx.execute(delete(first_decisions))
 
 
 def _waits(now: datetime) -> Any:

@@ -186,7 +186,7 @@ def steps(proof: ProvenEntry, keys: KeyHistory) -> Iterator[ProofStep]:
 
 
 class LogReader:
-    """Search of the log, and last activity of people: entries never change, and are read once."""
+    """Last activity of people, and answers that hold until the log grows; entries are read once."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log

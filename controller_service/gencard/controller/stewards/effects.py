@@ -94,7 +94,10 @@ class Applied:
 
 
 class ActionEffect(Protocol):
-    """One kind of action. All of it looks at the state as it is in the transaction."""
+    """One kind of action. All of it looks at the state as it is in the transaction.
+
+    What also writes files needs a turn besides: see ``Desk.decide``.
+    """
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
         """Return the document that a steward has to have seen; its digest is compared."""
@@ -149,6 +152,7 @@ class RequestView:
 
     Args:
         kind: new, renewed or replaced.
+        requested_role, requested_project: Role and project in the request; the steward decides.
     """
 
     name: str

@@ -350,7 +350,11 @@ _Served = tuple[DatasetTable, DatasetEntry]
 
 
 class Reloading:
-    """The settings in force, and the change to newer ones, in catalogue and ledger of the state."""
+    """The settings in force, and the change to newer ones, in catalogue and ledger of the state.
+
+    Args:
+        unreviewed: Whether drafted schemas may be served that no steward has reviewed.
+    """
 
     def __init__(
         self, controller_state: ControllerState, rule_log: RuleLog, *, unreviewed: bool = False

@@ -76,6 +76,7 @@ class Response:
 
     Args:
         name: Response as written in the formula, such as ``log(income)``.
+        levels: Names of the attribute's levels, in the order of the codes.
         values: The number that each level stands for; NaN where it stands for none.
     """
 
@@ -105,6 +106,7 @@ class Block:
     """The columns of a design that are functions of the same attributes.
 
     Args:
+        attributes: In the order of the axes.
         places: Positions of the columns in the design.
         values: Shape ``(columns, cells)``, the cells in row-major order; floats, or whole numbers.
         of: Numbers by whose units the values are multiplied, in each record.

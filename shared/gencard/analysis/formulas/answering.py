@@ -422,13 +422,17 @@ class Prediction:
     noise: tuple[float, ...] | None
     near: bool = False
 
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """The noise in units of the sampling error."""
+        pairs = zip(self.noise or (), self.sampling, strict=False)
+        return tuple(noise / error for noise, error in pairs if error > 0)
+
     def __str__(self) -> str:
         """One clause, for people."""
         if self.noise is None:
             return f"{_DROWNS}: take more budget, or fewer terms"
-        pairs = zip(self.noise, self.sampling, strict=False)
-        ratios = [noise / error for noise, error in pairs if error > 0]  # in sampling errors
-        low, high = min(ratios, default=0.0), max(ratios, default=0.0)
+        low, high = min(self.ratios, default=0.0), max(self.ratios, default=0.0)
         near = f"; {_DROWNS}" if self.near else ""
         return f"adds {low:.2g} to {high:.2g} sampling errors{near}"
 

@@ -59,6 +59,7 @@ class Condition:
     """Membership of cells of some attributes.
 
     Args:
+        attributes: In the order of the axes.
         cells: True where a record of this cell is in.
     """
 

@@ -296,7 +296,10 @@ def numbers_in(answer: AnalysisAnswer) -> int:
 
 
 ROUNDED_FIRST = {Analysis.CROSSTAB, Analysis.NAIVE_BAYES, Analysis.CORRESPONDENCE, Analysis.CHOW_LIU}
-"""Kinds all of whose numbers are computed from counts that are rounded before."""
+"""Kinds all of whose numbers are computed from counts that are rounded before.
+
+They are judged by their cells, without influence: ``judgement.COUNTED`` builds on them.
+"""
 
 _NOTE = "all numbers are computed from counts that are rounded to multiples of {base}"
 

@@ -180,6 +180,7 @@ class StoredRun:
             one = rule_checks.contributions(groups.place, groups.values, cells=cells, most=most)
             threshold = rules.checks.threshold
             for share in quantile_shares(question):
+                # Order statistics of a standard error need enough records on either side.
                 side = min(share, 1 - share)
                 nearest = one.counts * side - np.sqrt(one.counts * share * (1 - share))
                 apart = one.counts * (step_of(share) or 0.0) + 1e-9
@@ -227,6 +228,7 @@ class StoredRun:
             breaking([(Rule.SAME, fits_exactly(self.answer))]),
         ]
         yield "model", together(verdicts)
+        # Attributes whose levels the model tells apart; others are numbers in it.
         coded = tuple(coded_cliques(RecordMargins.of(self.inside.dataset), design))
         for clique in coded:
             yield clique_name(clique), self._of_sums(clique, rules)
