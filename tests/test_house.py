@@ -89,7 +89,7 @@ core.coding                   1   650  26  values as codes
 core.dataset                  1   250  13  records as codes
 core.derived_cells            1   250   8  cells that derived attributes rule out
 core.domain                   1   100   3  attributes and their sizes
-core.errors                   1   950  91  every error that a person can meet
+core.errors                   1  1050  91  every error that a person can meet
 core.generators              10  3100  41  generators that see psi only
 core.json_codecs              1   550  13  typed JSON: its codecs
 core.policy                   1   550  18  rules for a number, and their verdicts

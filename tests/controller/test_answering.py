@@ -1,5 +1,6 @@
 """Checked runs as a job: real files in the vault, our own analyses, output checks; and attacks."""
 
+import json
 from dataclasses import asdict, replace
 from itertools import combinations
 from unittest.mock import patch
@@ -10,6 +11,7 @@ import pytest
 
 from examples.fair_survey import ATTRIBUTES, SCHEMA, write_records
 from gencard.analysis.answers.answer import AnalysisAnswer
+from gencard.controller.answers.answers import AgreedShape
 from gencard.controller.jobs import answering
 from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.process import Done, packed, received, unpacked
@@ -406,3 +408,11 @@ def test_a_level_that_no_record_has_is_not_called_a_small_count(tmp_path, kind, 
 
 def test_a_small_count_is_called_one(ask):
     assert "threshold" in rules(ask("loglinear", "~ region"))
+
+
+@pytest.mark.parametrize("release", ["a\x00b", "a\ud800b", "a\nb"])
+def test_a_dry_run_names_its_release_in_a_text_that_every_database_takes(release):
+    document = json.dumps({"release": release, "seed": 1, "outputs": []})
+    assert AgreedShape.read(document.replace(json.dumps(release), '"r"').encode()).release == "r"
+    with pytest.raises(InvalidInputError, match="dry_run"):
+        AgreedShape.read(document.encode())
