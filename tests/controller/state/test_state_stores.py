@@ -312,7 +312,6 @@ def begin(tx, number, submitter=ANA, dataset=DATASET, digest="box-1", box="smugg
     return results.begin_audit(
         tx,
         name=f"{CARD}/audits/{submitter}-{number}",
-        card=CARD,
         dataset=dataset,
         submitter=submitter,
         black_box=box,
