@@ -150,7 +150,7 @@ LEFT = 0
 MOST_REPEATED_NAMES = 0
 MOST_CONVERSION_LINES = 170
 
-MOST_RUN = {"propose": 54, "generate": 95, "run": 100, "audit": 96}
+MOST_RUN = {"propose": 53, "generate": 91, "run": 97, "audit": 94}
 """Files that one call runs, on both sides; two more than seen, for what runs now and then."""
 
 MOST_CODEC_CALLS = {"propose": 119, "again": 118, "run": 520}
