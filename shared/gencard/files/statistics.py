@@ -195,10 +195,8 @@ def _column(
     shown, note = values, ""
     if not _is_text(meta, name):
         shown, note = _dated(values, meta.original_variable_types.get(name) or "", calendar)
-    known = pa.array(list(labels), values.type)
-    is_known = pc.is_in(pc.drop_null(values), value_set=known)
-    if shown is values and labels and pc.all(is_known).as_py() is not False:
-        places = pc.index_in(values, value_set=known)
+    if shown is values and labels and _all_in(values, labels):
+        places = pc.index_in(values, value_set=pa.array(list(labels), values.type))
         texts = pa.array(list(labels.values()), pa.string())
         shown = pa.chunked_array(
             [pa.DictionaryArray.from_arrays(chunk, texts) for chunk in places.chunks],
@@ -254,6 +252,12 @@ def _missing(meta: Any, name: str) -> tuple[str, ...]:
 def _with_label(code: Any, labels: dict[Any, str], mark: str = "") -> str:
     label = labels.get(code)
     return f"{mark}{code_text(code)} = {label}" if label else f"{mark}{code_text(code)}"
+
+
+def _all_in(values: pa.ChunkedArray, labels: dict[Any, str]) -> bool:
+    known = pa.array(list(labels), values.type)
+    is_known = pc.is_in(pc.drop_null(values), value_set=known)
+    return bool(pc.all(is_known).as_py() is not False)
 
 
 def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.ChunkedArray, str]:

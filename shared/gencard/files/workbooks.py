@@ -391,7 +391,7 @@ def _check_old(path: Path, sheet: str, field: str) -> None:
     import xlrd  # noqa: PLC0415 - only for these files
 
     with (
-        open(os.devnull, "w") as nowhere,
+        open(os.devnull, "w", encoding="utf-8", errors="replace") as nowhere,
         xlrd.open_workbook(path, on_demand=True, logfile=nowhere) as book,
     ):
         table = book.sheet_by_name(sheet)

@@ -317,9 +317,9 @@ def _guesses(synthetic: Records, width: int, attacks: int, rng: np.random.Genera
 
 # Attacks by the nearest synthetic records of a target: inference, linkability and membership.
 #
-# Of equally near records one is taken at random. Where attributes have few levels, many are equally
-# near. Whoever takes the first of them takes the same ones for many targets, and by attributes that have
-# nothing to do with each other.
+# Of equally near records one is taken at random, for each target anew. Where attributes have few levels,
+# many are equally near. Whoever takes the first of them takes the same ones for many targets, and by
+# attributes that have nothing to do with each other.
 #
 # Inference: whether synthetic records tell an attribute of a person whose other attributes are known.
 #

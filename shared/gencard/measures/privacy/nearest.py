@@ -215,15 +215,18 @@ def twin_numbers(records: Records, gower: Gower) -> NDArray[np.int64]:
 
     Missing is equal to missing. Attributes that weigh nothing say nothing.
     """
-    ranked = []
-    for column, weight in zip(records.columns, gower.proportions, strict=True):
-        if weight and column.dtype.kind == "i" and column.max(initial=0) < len(column):
-            ranked.append(np.asarray(column + 1, np.int64))  # few levels need not be sorted
-        elif weight:
-            ranked.append(np.unique(column, return_inverse=True)[1].reshape(-1))
-    return combination_numbers(
-        len(records), ((codes, int(codes.max(initial=0)) + 1) for codes in ranked)
-    )
+
+    def ranked() -> Iterator[tuple[NDArray[np.int64], int]]:  # one column in memory at a time
+        for column, weight in zip(records.columns, gower.proportions, strict=True):
+            if weight and column.dtype.kind == "i" and column.max(initial=0) < len(column):
+                codes = np.asarray(column + 1, np.int64)  # few levels need not be sorted
+            elif weight:
+                codes = np.unique(column, return_inverse=True)[1].reshape(-1)
+            else:
+                continue
+            yield codes, int(codes.max(initial=0)) + 1
+
+    return combination_numbers(len(records), ranked())
 
 
 def first_of_each(numbers: NDArray[np.int64], most: int = 1) -> NDArray[np.intp]:
