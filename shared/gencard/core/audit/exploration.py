@@ -286,7 +286,7 @@ class Findings:
         # Length of ``aside`` in blocks in which the inputs do not differ, beside their difference.
         still = (self.aside[part] for part in self.basis.parts if not self.difference[part].any())
         length = sqrt(sum(float(aside @ aside) for aside in still))
-        elsewhere = length / float(np.linalg.norm(self.difference))
+        elsewhere = length / (float(np.linalg.norm(self.difference)) or 1.0)
         vector = np.zeros_like(difference)
         for part, response in zip(self.basis.parts, self.response, strict=True):
             before, now = (float(np.linalg.norm(d[part])) for d in (self.difference, difference))

@@ -278,7 +278,8 @@ class ReducedSpace:
             values, targets = values_on(consistent, points), TargetMeans.of(consistent)
             try:
                 weights = largest_entropy(Dual(values, targets), _SETTLED, _MOST_STEPS)
-            except NotConvergedError:  # few points, far from psi, which is paid for
+            # few points, far from psi: psi is paid for, and a fit must not fail now
+            except NotConvergedError:
                 weights, _ = nearest_density(values, targets.means)
         rows = np.flatnonzero(weights > _LEAST)
         return SupportModel(points.take(rows), weights[rows])

@@ -39,6 +39,7 @@ class RegisteredGenerator:
         former: How earlier versions are made, by number, for cards and releases that name them.
     """
 
+    tier: Tier
     description: str
     needs: str
     bound: str
@@ -47,13 +48,13 @@ class RegisteredGenerator:
     parameters: tuple[str, ...] = ()
     version: int = 1
     former: Mapping[int, Callable[..., Generator]] = field(default_factory=dict)
-    tier: Tier = Tier.BY_CONSTRUCTION
 
 
 _SCALING = ("tolerance", "most_sweeps")
 
 GENERATORS: Mapping[str, RegisteredGenerator] = {
     "ipf": RegisteredGenerator(
+        Tier.BY_CONSTRUCTION,
         "Iterative proportional fitting: the maximum-entropy table with the marginals of psi.",
         "any marginals, exact or noisy",
         "cells of the table of all attributes of the card",
@@ -62,6 +63,7 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         _SCALING,
     ),
     "graphical": RegisteredGenerator(
+        Tier.BY_CONSTRUCTION,
         "The same model on a junction tree: a few smaller tables in place of one that is too large.",
         "any marginals, exact or noisy",
         "cells of all cliques of the junction tree",
@@ -70,6 +72,7 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         _SCALING,
     ),
     "support-raking": RegisteredGenerator(
+        Tier.BY_CONSTRUCTION,
         "Records drawn from a smaller junction tree and weighted to match the marginals of "
         "psi: for marginals whose own junction tree is too large.",
         "any marginals, exact or noisy",
@@ -80,6 +83,7 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         former={1: partial(SupportRaking, meets_singles=False)},
     ),
     "spanning-tree": RegisteredGenerator(
+        Tier.BY_CONSTRUCTION,
         "Chow-Liu tree: the pairs with the most mutual information; other pairs follow from the tree.",
         "any marginals, exact or noisy; only their pairs and single attributes are used",
         "cells of the largest tree of pairs that may be chosen",
@@ -88,6 +92,7 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         _SCALING,
     ),
     "independent": RegisteredGenerator(
+        Tier.BY_CONSTRUCTION,
         "Each attribute with its own marginal, independent of the others.",
         "any marginals, exact or noisy; only their single attributes are used",
         "levels of all attributes of the card",
@@ -96,6 +101,7 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         _SCALING,
     ),
     "saturated": RegisteredGenerator(
+        Tier.BY_CONSTRUCTION,
         "Every combination of values with its own count.",
         "one marginal on all attributes of the card, exact or noisy",
         "cells of the table of all attributes of the card",
@@ -104,6 +110,7 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         ("alpha",),
     ),
     "maximum-entropy": RegisteredGenerator(
+        Tier.BY_CONSTRUCTION,
         "The maximum-entropy table with the means of psi, fitted by Newton's method: for "
         "moments and sums by group besides marginals.",
         "any marginals and moments, exact or noisy",
@@ -112,6 +119,7 @@ GENERATORS: Mapping[str, RegisteredGenerator] = {
         MaximumEntropy,
     ),
     "reduced-space": RegisteredGenerator(
+        Tier.BY_CONSTRUCTION,
         "A density on a few drawn records that minimises the largest error in exact psi, by a linear "
         "program (Boedihardjo, Strohmer, Vershynin); for noisy psi, the maximum-entropy density.",
         "any marginals and moments, exact or noisy",

@@ -212,7 +212,7 @@ def _split(units: int, position: int) -> tuple[int, int]:
     return min(max(-(-weight // units), 0), WHOLE), last + 1
 
 
-# NumberAgreement of exact histograms and sums with the marginals, and with each other.
+# Agreement of exact histograms and sums with the marginals, and with each other.
 
 Table = NDArray[Any]
 """Whole numbers of any size: Python's, in an array of objects."""
